@@ -71,7 +71,7 @@ def page_text(rows: Rows, *, plot: bool) -> str:
 
 
 _INTRODUCTION = """# Zoo
-Trained policies that come with Headrace, and what every preset reaches, next to other libraries. This page is written
+Trained policies that come with Headrace, and what its presets reach, some of them next to other libraries. This page is written
 by `python -m benchmarks.zoo --page` from [`runs.csv`](../benchmarks/results/zoo/runs.csv), which
 `python -m benchmarks.zoo` fills."""
 
@@ -82,20 +82,22 @@ random actions and 1 the required score; the tasks are those that all of the sys
 ![Performance profiles](images/zoo-profiles.svg)"""
 
 _METHODS = """## Methods
-- A run ends when 100 greedy episodes average the threshold, or at its limit: three times the preset's environment
-  steps, all steps that another library publishes, or the training seconds in the CSV. Every system is evaluated by the
+- A run ends when 100 greedy episodes average the threshold, or at its limit: three times the steps of
+  the preset at that time (`frugal` too: of the ordinary one), all steps that another library publishes, or the training
+  seconds in the CSV. Every system is evaluated by the
   same function, off the clock and each time on other episodes: 10 after each period, and 100 if they reach the
   threshold. The period is 1,000 to 20,000 environment steps (`benchmarks/zoo/tasks.py`), and 5 seconds of training for
   topologies with several processes.
 - The score is the mean of 100 greedy episodes with seeds that had no part in the decision to stop. It must reach the
-  required score.
+  required score: so many runs held.
 - Numbers of ten seeds are interquartile means with 95 % stratified bootstrap intervals by rliable (Agarwal et al.
   2021); those of fewer are medians with the lowest and the highest value. A run that did not reach the threshold counts
   with what it took until it ended, and ≥ marks such a figure; in comparisons it is worse than every run that did.
 - Thresholds and presets were chosen in earlier runs, some with the seeds that are shown here: of CartPole-v1,
   HalfCheetah-v5, Hopper-v5 and hopper-hop, where SAC and CrossQ had failed. Those of Ant-v5 (3,000),
   BipedalWalker-v3 (290), finger-spin (870) and DoorKey (0.95) were lowered after runs that did not reach them in time.
-  A run ends where it first reaches the threshold: further training can lower its score, as it did in Hopper-v5.
+  A run ends where it first reaches the threshold: further training can lower its score, as it did in Hopper-v5 (docs/decisions.md;
+  no rows of those runs are kept). Some runs needed more steps than their preset trains without a stopping rule.
 - `apex`, `serial` and the workers' topologies are the presets; `frugal` is the preset of `--frugal`; `simulated-8` and
   `simulated-16` are the preset with HogWild in simulated time, evaluated every half simulated second. Stable-Baselines3
   has the settings of its zoo, TorchRL those of its published script (`benchmarks/zoo/published.py`). CleanRL's DQN is
@@ -157,8 +159,8 @@ def _policies() -> str:
 def _table(rows: Rows) -> str:
     lines = [
         "## Every preset",
-        "| | system | seeds | reached | steps to the threshold | seconds to it | score there | required | published |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| | system | seeds | threshold | reached | steps to it | seconds to it | score there | required | held | published |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     columns = [_figures(rows, figure) for figure in _FIGURES]
     scores = seed_estimates(cells(rows, "fresh_mean"))
@@ -172,7 +174,10 @@ def _table(rows: Rows) -> str:
             figures.append(_shown(scores.get((system, task.name))))
             score, source = SCORES.get(task.name, (None, ""))
             published = "" if score is None else f"{_plain(score)} ({source})"
-            row = (task.name, _title(system), len(runs), reached, *figures, _plain(task.required), published)
+            threshold = ", ".join(sorted({_plain(float(each["stop_at"])) for each in runs}))
+            held = sum(each["holds"] == "True" for each in runs)
+            ours = (threshold, reached, *figures, _plain(task.required), held)
+            row = (task.name, _title(system), len(runs), *ours, published)
             lines.append(f"| {' | '.join(map(str, row))} |")
     return "\n".join(lines)
 

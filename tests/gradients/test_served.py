@@ -1,6 +1,7 @@
 """Parameters in a server's shards, against those of this process and against sums worked out by hand."""
 
 import contextlib
+import os
 import shutil
 from collections.abc import Callable, Iterator
 
@@ -154,6 +155,15 @@ def test_joining_shards_that_a_restarted_server_lost_is_refused(tmp_path):
     assert not server.stats()["shards"]
     worker.close()
     server.close()
+
+
+def test_the_thread_of_a_shard_competes_for_a_core_like_its_workers(open_vector: Open):
+    before = set(os.listdir("/proc/self/task"))
+    vector = open_vector([1.0], fresh=True)
+    vector.apply()
+    started = [int(thread) for thread in set(os.listdir("/proc/self/task")) - before]
+    policies = {os.sched_getscheduler(thread) for thread in started}
+    assert policies == {os.SCHED_BATCH, os.sched_getscheduler(os.getpid())}, "the one that made the shard, and its own"
 
 
 def test_a_worker_continues_with_a_server_that_lost_updates(tmp_path):

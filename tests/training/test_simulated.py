@@ -82,6 +82,20 @@ def test_workers_spend_no_time_twice(tmp_path: Path) -> None:
     assert 0.8 * 2 * summary["wall_seconds"] < spent < 1.02 * 2 * summary["wall_seconds"]
 
 
+def test_frequent_evaluations_are_made_when_they_are_due_and_change_no_speed(tmp_path: Path) -> None:
+    """Workers that are held stop a little later than the training clock, and go on as much later than it."""
+    rules: dict[str, Any] = {"steps": None, "time_limit_seconds": 3.0}
+    periods = {"often": 0.07, "never": 1e6}
+    often, never = (
+        simulate(tmp_path / name, TOPOLOGIES["hogwild"], evaluation_period_seconds=period, **rules)
+        for name, period in periods.items()
+    )
+    moments = [each["seconds"] for each in often.records if each["kind"] == "evaluation"][:-1]  # the last is final
+    assert len(moments) > 20
+    assert np.diff(moments) == pytest.approx(0.07, abs=0.002)
+    assert often.summary["environment_steps"] == pytest.approx(never.summary["environment_steps"], rel=0.04)
+
+
 def test_a_resumed_run_counts_its_steps_from_the_start(tmp_path: Path) -> None:
     """Reports of its workers must not be taken for those of the first start, which had the same names and seed."""
     first = simulate(tmp_path / "run", TOPOLOGIES["hogwild"], steps=400).summary

@@ -59,7 +59,7 @@ options:
 examples:
   headrace train LunarLander-v3 --until-score 200
   headrace train CartPole-v1 --topology serial --steps 50k --seed 1
-  headrace train dm_control/cartpole-balance --precision int8
+  headrace train CartPole-v1 --hidden 2048 2048 --precision int8
   headrace train LunarLander-v3 --help          every setting, with its default for LunarLander-v3
   headrace tune LunarLander-v3 --tune learning-rate=log:1e-4:1e-2 --parallel 2
   headrace evaluate RUN --episodes 100 --video landing.mp4

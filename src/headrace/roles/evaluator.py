@@ -140,7 +140,7 @@ class EvaluatorRole(Role):
             spec = read_fields(EnvironmentSpec, wanted["spec"])
             alive.enter("environment")
             greedy = GreedyPolicy(Algorithm.from_record(wanted["algorithm"]), policy, spec)
-            clock = PhaseClock(("environment", "inference"), min(_TOGETHER, wanted["episodes"]))
+            clock = PhaseClock(("inference", "environment"), min(_TOGETHER, wanted["episodes"]))
             act = functools.partial(_act, clock, greedy)
             score = play(wanted["environment"], act, wanted["episodes"], wanted["seed"], alive, spec, greedy.reset)
             alive.enter("")

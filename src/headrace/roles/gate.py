@@ -12,9 +12,12 @@ __all__ = ["Gate", "GateWatch", "Held", "State"]
 
 State = Literal["open", "held", "closed"]
 
-_POLL_SECONDS = 0.005
-_LOOK_SECONDS = 0.02
-"""Between two polls of a running worker: on a busy machine, one small request takes as long as a turn."""
+_POLL_SECONDS = 0.02
+"""Between two polls: on a busy machine, one small request takes as long as a turn.
+
+The same for a worker that is held: on average it works as long after the gate is closed as it waits once it is open, so
+its work while the training clock runs is what it would have been.
+"""
 
 
 class Gate(NamedTuple):
@@ -80,7 +83,7 @@ class GateWatch:
                 if self._state == "held":
                     self._confirm()
             if self._state == "open":
-                self._next_look = monotonic() + _LOOK_SECONDS
+                self._next_look = monotonic() + _POLL_SECONDS
                 return waited
             if self._state == "closed":
                 return None

@@ -107,7 +107,6 @@ class Planner:
             self._simulated_to += round_steps
             self._has_trained = False
             self._simulate(self._starts.arrays)
-            spend("rollouts")
             return True
         if training and self._transitions.sample_into(self._training, 1.0, 0.0):
             self._has_trained = True
@@ -141,6 +140,7 @@ class Planner:
             config.rollout_steps,
             config.disagreement_limit,
         )
+        spend("rollouts")
         self.dropped += rollouts.dropped
         self._push(*write_chunks(rollouts, self._signature, config, self.learner.version, self._index))
         self.simulated += int(rollouts.length.sum())

@@ -6,6 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from headrace.clock import spend
 from headrace.errors import ClosedError
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder
@@ -85,7 +86,7 @@ class ActorRole(ActingRole):
 def _push(server: RoleServer, clock: PhaseClock, table: str, *chunks: bytes) -> None:
     """Posts chunks; the clock shows how long the server holds them."""
     if not server.post(table, *chunks, wait=False):
-        clock.enter("blocked")
+        clock.enter("blocked", work="blocked")  # the cost of the push is charged at its end
         server.post(table, *chunks)
         clock.enter("push")
 
@@ -97,7 +98,9 @@ def _first_policy(
         alive()
         found = policy_server.fetch(name)
         if found is not None:
-            return Policy(decoder.decode(found[1]), found[0])
+            policy = Policy(decoder.decode(found[1]), found[0])
+            spend("session")
+            return policy
         stop.wait(_POLL_SECONDS)
     return None
 

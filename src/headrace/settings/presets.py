@@ -169,7 +169,7 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         "d4pg",
         Serial(envs_per_actor=8),
         Apex(envs_per_actor=8),
-        "two runs reached 110 after 360,000 and 1,240,000 steps; 1,000 is the maximum return of an episode",
+        "three runs reached 110 after 360,000 to 1,240,000 steps; 1,000 is the maximum return of an episode",
         evaluation_episodes=5,
     ),
     "dm_control/...": _Environment(

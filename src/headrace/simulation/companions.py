@@ -3,13 +3,13 @@
 import contextlib
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.engine import limit_torch_threads
@@ -18,23 +18,32 @@ from headrace.launch.processes import child_environment
 from headrace.servers import Endpoint, connect_role
 from headrace.simulation.lone_worker import open_lone_worker
 
-__all__ = ["ROWS", "Companions", "open_companions"]
+__all__ = ["ROWS", "Companions", "Request", "open_companions"]
 
 ROWS = 16
 """Environments of a worker."""
 _READY = "ready"
 
 
-@dataclass(frozen=True)
-class Companions:
+class Request(NamedTuple):
+    """A request as the process that made it has measured it."""
+
+    at: float
+    """When it ended, by the machine's monotonic clock."""
+    whole: float
+    """Its seconds."""
+    own: float
+    """Processor seconds of the process."""
+
+
+class Companions(NamedTuple):
     """Running processes. Those with an endpoint fetch its policy after each turn."""
 
     processes: Sequence[subprocess.Popen[str]]
-    requests: list[tuple[float, float]] = field(default_factory=list)
-    """Seconds of each request, and processor seconds that it took in the process that made it; after end()."""
 
-    def end(self) -> None:
-        """Ends them, and collects what they measured; raises LaunchError if one failed."""
+    def end(self) -> list[Request]:
+        """Ends them, and returns the requests that they made; raises LaunchError if one failed."""
+        requests = []
         for process in self.processes:
             assert process.stdin is not None
             process.stdin.close()
@@ -43,7 +52,8 @@ class Companions:
             line = process.stdout.readline()
             if not line:
                 raise LaunchError("a process that makes requests has failed")
-            self.requests.extend((whole, own) for whole, own in json.loads(line))
+            requests += [Request(*each) for each in json.loads(line)]
+        return requests
 
 
 @contextlib.contextmanager
@@ -85,18 +95,21 @@ def main() -> None:
         ended.set()
 
     threading.Thread(target=watch, daemon=True).start()
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what an environment prints is no answer
     limit_torch_threads(1)
     role = connect_role(Endpoint(**record["endpoint"])) if "endpoint" in record else None
     requests = []
     with open_lone_worker(record["environment"], Algorithm.from_record(record["algorithm"]), ROWS) as worker:
-        print(_READY, flush=True)
+        print(_READY, file=answers, flush=True)
         while not ended.is_set():
             worker.step()
             if role is not None:
                 whole, own = time.perf_counter(), time.thread_time()
                 role.fetch(record["policy"])
-                requests.append((time.perf_counter() - whole, time.thread_time() - own))
-    print(json.dumps(requests), flush=True)
+                made = Request(time.monotonic(), time.perf_counter() - whole, time.thread_time() - own)
+                requests.append(made)
+    print(json.dumps(requests), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import time
 from typing import NamedTuple
 
 from headrace.algorithms.config import Algorithm
+from headrace.errors import ConfigError
 from headrace.launch.simulated.costs import Cost
 from headrace.machine import available_cores
 from headrace.servers import EmbeddedServer
@@ -22,7 +23,7 @@ class Requests(NamedTuple):
     """What requests to a server on this machine cost, over a Unix socket, with a worker for each core."""
 
     link: str
-    """The time that is not spent by a processor, as `--link` takes it: with all cores busy, mostly waits for a core."""
+    """The time that is not spent by a processor, as `--link` takes it."""
     request: Cost
     """Processor time of the role, for each request and byte."""
     answer: Cost
@@ -45,10 +46,7 @@ class _Call(NamedTuple):
 
 
 def measure_requests(environment: str, algorithm: Algorithm, seconds: float) -> Requests:
-    """Lets a worker for each core make a request after each turn, for so many seconds; raises LaunchError.
-
-    The same request costs a third, and never waits, where nothing else happens in between.
-    """
+    """Lets a worker for each core make a request after each turn, for so many seconds; raises LaunchError."""
     server = EmbeddedServer()
     try:
         for name, size in _CONTENTS.items():
@@ -67,9 +65,11 @@ def measure_requests(environment: str, algorithm: Algorithm, seconds: float) -> 
 
 def _measure(environment: str, algorithm: Algorithm, server: EmbeddedServer, policy: str, seconds: float) -> _Call:
     with open_companions(available_cores(), environment, algorithm, server.endpoint, policy) as workers:
-        before = time.process_time()
+        begin, before = time.monotonic(), time.process_time()
         time.sleep(seconds)
-        workers.end()
-        served = time.process_time() - before
-    whole, here = (statistics.fmean(values) for values in zip(*workers.requests, strict=True))
-    return _Call(whole, here, served / len(workers.requests))
+        end, served = time.monotonic(), time.process_time() - before
+        requests = [each for each in workers.end() if begin <= each.at <= end]
+    if not requests:
+        raise ConfigError(f"seconds is {seconds:g}; more is required: no worker made a request in its share of them")
+    whole, own = (statistics.fmean(values) for values in ([r.whole for r in requests], [r.own for r in requests]))
+    return _Call(whole, own, served / len(requests))

@@ -1,5 +1,6 @@
 """Decides when a run's policy is evaluated, and pauses training for an evaluation if required."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,13 @@ class EvaluationSchedule:
         self.next_evaluation = self._period
         """When the next evaluation is due: in environment steps for a deterministic program, else in seconds."""
         self._next_hint = 0.0
+
+    @property
+    def seconds_left(self) -> float:
+        """Training seconds until an evaluation is due; infinite if that depends on steps, or if one is pending."""
+        if self._program.deterministic or self._evaluations.pending or not self._program.learner.steps:
+            return math.inf
+        return self.next_evaluation - self._clock.seconds
 
     def resume(self, awaited_episodes: int) -> None:
         """Before the first step, makes up for the evaluation that was pending or due when the run was interrupted."""

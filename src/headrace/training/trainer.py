@@ -54,6 +54,7 @@ __all__ = ["Trainer"]
 _OUTAGE_SECONDS = 1.0
 _RECORD_SECONDS = 1.0
 _STEP_TIMEOUT_SECONDS = 0.05
+_SHORTEST_STEP_SECONDS = 0.001
 _EVALUATION_POLL_SECONDS = 0.005
 
 LauncherFactory = Callable[[Endpoint, Path], Launcher]
@@ -311,10 +312,11 @@ class Trainer:
         if self._clock.paused:
             sleep(_EVALUATION_POLL_SECONDS)
         else:
-            self._program.step(_STEP_TIMEOUT_SECONDS)
+            self._program.step(min(_STEP_TIMEOUT_SECONDS, max(_SHORTEST_STEP_SECONDS, self._schedule.seconds_left)))
         if interrupts.requested:
             return "interrupt"
-        if self._clock.paused or self._program.deterministic or monotonic() >= self._next_tick:
+        evaluates = self._program.deterministic or self._schedule.seconds_left <= 0
+        if evaluates or self._clock.paused or monotonic() >= self._next_tick:
             self._collect()
             self._schedule.resume_training()
             stopped_by = self._stopped_by()
@@ -355,6 +357,7 @@ class Trainer:
         if (server_lost or self._outages != before) and not self._clock.paused:
             self._clock.skip(gap)
             self._program.skip(gap)
+            self._core_use.skip()
 
     def _record(self) -> None:
         if not self._publisher.ended:

@@ -1,5 +1,6 @@
 """Faults: how they are written, and what they do."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,16 @@ def test_random_faults_come_at_their_rate_and_by_the_seed() -> None:
     assert len(faults) == pytest.approx(1_800, rel=0.1)  # in an hour
     assert {fault.kind for fault in faults} == {"kill", "slow", "pause", "delay", "cut", "server"}
     assert faults == random_faults(0.5, 3) != random_faults(0.5, 4)
+
+
+@pytest.mark.parametrize("rate", [0.5, 100.0])
+def test_random_faults_leave_roles_and_server_time_to_recover(rate: float) -> None:
+    faults = random_faults(rate, 0)
+    kills = [fault.at for fault in faults if fault.kind == "kill"]
+    assert len(kills) > 50
+    assert all(third - first > 70 for first, third in zip(kills, kills[2:], strict=False))
+    stops = [fault for fault in faults if fault.kind == "server"]
+    assert all(first.at + first.seconds < second.at for first, second in itertools.pairwise(stops))
 
 
 def test_faults_happen_at_their_time_and_pass(make_world: MakeWorld) -> None:

@@ -177,6 +177,22 @@ def test_messages_take_turns_on_the_link(make_world: MakeWorld) -> None:
     assert arrivals == [3.0, 5.0]
 
 
+def test_a_delayed_message_arrives_later_and_one_on_a_cut_link_begins_later(make_world: MakeWorld) -> None:
+    world = make_world(8)
+    arrivals: dict[str, float] = {}
+
+    def send() -> None:
+        transfer(200)
+        arrivals[world.running.process.name] = monotonic()
+
+    delayed, cut = world.process("delayed"), world.process("cut")
+    delayed.delay_seconds, cut.cut_until = 0.5, 10.0
+    threads = [world.start(each, send, "main") for each in (delayed, cut)]
+    for thread in threads:
+        thread.join()
+    assert arrivals == {"delayed": 3.5, "cut": 13.0}
+
+
 def test_a_killed_process_can_do_nothing_any_more(make_world: MakeWorld) -> None:
     world = make_world()
     said: list[str] = []

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from headrace.clock import monotonic, sleep
 from headrace.errors import ConfigError, require
@@ -25,6 +25,10 @@ _RANDOM = "random:"
 _MOST_RATE = 100.0
 _RANDOM_SECONDS = (0.1, 3.0)
 _RANDOM_HORIZON = 3600.0
+_START_SECONDS = 10.0
+"""In which roles that were killed have started again."""
+_CALM_SECONDS = 1.0
+"""After the server is back, in which roles reach it before it is stopped again."""
 _SLOW = 10.0
 _DELAY_SECONDS = 0.05
 _KILLS = DEATHS - 1
@@ -97,16 +101,26 @@ def check_roles(faults: Sequence[Fault], names: Sequence[str]) -> None:
 def random_faults(rate: float, seed: int) -> tuple[Fault, ...]:
     """Faults of all kinds at random times, about `rate` a second, in the first hour.
 
-    Servers keep their data. At most two roles are killed in a minute: a run ends when one dies three times.
+    Servers keep their data, and none is stopped while it is away: a run ends after a minute without it. At most two
+    roles are killed in 70 seconds: a run ends when one dies three times in a minute, not counting its starts.
     """
     generator = random.Random(f"{seed}/faults")
-    faults, at = [], 0.0
+    faults, at, server_back = [], 0.0, 0.0
     kills: deque[float] = deque([-math.inf] * _KILLS, maxlen=_KILLS)
     while (at := at + generator.expovariate(rate)) < _RANDOM_HORIZON:
-        kind: Any = generator.choice(_KINDS if at - kills[0] > DEATHS_SECONDS else _KINDS[1:])
-        if kind == "kill":
+        excluded = {"kill"} if at - kills[0] <= DEATHS_SECONDS + _START_SECONDS else set()
+        if at < server_back:
+            excluded.add("server")
+        fault = Fault(
+            at,
+            generator.choice([kind for kind in _KINDS if kind not in excluded]),
+            seconds=generator.uniform(*_RANDOM_SECONDS),
+        )
+        if fault.kind == "kill":
             kills.append(at)
-        faults.append(Fault(at, kind, seconds=generator.uniform(*_RANDOM_SECONDS)))
+        if fault.kind == "server":
+            server_back = at + fault.seconds + _CALM_SECONDS
+        faults.append(fault)
     return tuple(faults)
 
 

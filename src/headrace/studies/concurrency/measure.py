@@ -120,7 +120,10 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder)
     settings = _Settings(case, str(folder / "run"))
-    training = case.config.time_limit_seconds
+    config = case.config
+    training = config.time_limit_seconds
+    if training is not None and isinstance(config.launcher, Simulated):
+        training *= config.topology.acting_processes  # one core does the work of all
     limit = _LONGEST_SECONDS if training is None else _START_SECONDS + _EVALUATED * training
     with Process.of_module(__name__, folder, settings, name=str(case)) as process:
         killed = process.record(limit)
