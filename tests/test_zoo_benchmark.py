@@ -317,15 +317,15 @@ def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(statistics, "_REPEATS", 20)
     more = {"holds": "True", "ended": "score", "seconds_to_score": "4", "most_seconds": "600", "seconds": "4"}
-    more |= {"commit": "abc", "date": "2026-01-02", "machine": "processor", "cores": "2"}
+    more |= {"commit": "abc", "date": "2026-01-02", "machine": "processor", "cores": "2", "stop_at": "31"}
     rows = [run_of("serial", "CartPole-v1", seed, "500", steps) | more for seed, steps in enumerate("1235")]
     rows[3] |= {"steps_to_score": "50", "holds": "False", "fresh_mean": "12"}
     text = page.page_text(rows, plot=False)
     assert text.index("- CartPole-v1, serial, seed 3: 12; 30 is required") < text.index("## Policies")
-    assert "| CartPole-v1 | `serial` | 4 | 4 | 2.5 [" in text
+    assert "| CartPole-v1 | `serial` | 4 | 31 | 4 | 2.5 [" in text
     assert "by number of cores" not in text
     rows[3] |= {"ended": "limit", "steps_to_score": "", "environment_steps": "50"}
-    assert "| CartPole-v1 | `serial` | 4 | 3 | ≥ 2.5 [1, 50] |" in page.page_text(rows, plot=False)
+    assert "| CartPole-v1 | `serial` | 4 | 31 | 3 | ≥ 2.5 [1, 50] |" in page.page_text(rows, plot=False)
     rows.append(run_of("simulated-8", "CartPole-v1", 0, "500", "9") | more | {"seconds_to_score": "1.5"})
     assert "| CartPole-v1 | ≥ 4 |  |  | 1.5 |  |" in page.page_text(rows, plot=False)
     assert statistics.seed_estimates({("", ""): [1.0, 2.0, 3.0, 50.0]})["", ""].value == 2.5

@@ -33,12 +33,12 @@ def keep() -> int:
 
 
 def _median(rows: list[dict[str, str]], task: Task) -> dict[str, str] | None:
-    """The run with the median score, of equal ones that with the median steps; serial if measured, which is repeatable."""
+    """The run with the median score, the lower one of two; serial if measured, since the same seed repeats it."""
     for system in ("serial", *task.systems):
         runs = [row for row in rows if row["task"] == task.name and row["system"] == system and row["holds"] == "True"]
         runs = [row for row in runs if _file(row, ".onnx").exists()]
         if runs:
-            return sorted(runs, key=lambda row: (float(row["fresh_mean"]), int(row["environment_steps"])))[(len(runs) - 1) // 2]
+            return sorted(runs, key=lambda row: float(row["fresh_mean"]))[(len(runs) - 1) // 2]
     return None
 
 

@@ -71,8 +71,8 @@ def page_text(rows: Rows, *, plot: bool) -> str:
 
 
 _INTRODUCTION = """# Zoo
-Trained policies that come with Headrace, and what its presets reach, some of them next to other libraries. This page is written
-by `python -m benchmarks.zoo --page` from [`runs.csv`](../benchmarks/results/zoo/runs.csv), which
+Trained policies that come with Headrace, and what its presets reach, some of them next to other libraries. This page is
+written by `python -m benchmarks.zoo --page` from [`runs.csv`](../benchmarks/results/zoo/runs.csv), which
 `python -m benchmarks.zoo` fills."""
 
 _PROFILES = """## Performance profiles
@@ -96,8 +96,9 @@ _METHODS = """## Methods
 - Thresholds and presets were chosen in earlier runs, some with the seeds that are shown here: of CartPole-v1,
   HalfCheetah-v5, Hopper-v5 and hopper-hop, where SAC and CrossQ had failed. Those of Ant-v5 (3,000),
   BipedalWalker-v3 (290), finger-spin (870) and DoorKey (0.95) were lowered after runs that did not reach them in time.
-  A run ends where it first reaches the threshold: further training can lower its score, as it did in Hopper-v5 (docs/decisions.md;
-  no rows of those runs are kept). Some runs needed more steps than their preset trains without a stopping rule.
+  A run ends where it first reaches the threshold: further training can lower its score, as it did in Hopper-v5
+  ([decisions](decisions.md); no rows of those runs are kept). Some runs needed more steps than their preset has for
+  a run without a stopping rule.
 - `apex`, `serial` and the workers' topologies are the presets; `frugal` is the preset of `--frugal`; `simulated-8` and
   `simulated-16` are the preset with HogWild in simulated time, evaluated every half simulated second. Stable-Baselines3
   has the settings of its zoo, TorchRL those of its published script (`benchmarks/zoo/published.py`). CleanRL's DQN is
@@ -144,7 +145,8 @@ def _policies() -> str:
     lines = [
         "## Policies",
         '`headrace evaluate zoo:NAME` plays one, and `headrace.load("zoo:NAME")` returns it, offline. Each is that of',
-        "the run with the median score among those that reached the required score. The settings are in",
+        "the run with the median score among those that reached the required score, whose steps may be far from the",
+        "median. The settings are in",
         "`src/headrace/zoo/policies/index.json`.",
         "",
         "| | algorithm | environment steps | mean return of 100 episodes |",
@@ -159,8 +161,9 @@ def _policies() -> str:
 def _table(rows: Rows) -> str:
     lines = [
         "## Every preset",
-        "| | system | seeds | threshold | reached | steps to it | seconds to it | score there | required | held | published |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| | system | seeds | threshold | reached | steps to it | seconds to it "
+        "| score there | required | held | published |",
+        f"|{'---|' * 11}",
     ]
     columns = [_figures(rows, figure) for figure in _FIGURES]
     scores = seed_estimates(cells(rows, "fresh_mean"))

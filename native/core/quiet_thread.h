@@ -42,8 +42,9 @@ inline void run_in_background() {
   ::pthread_setschedparam(::pthread_self(), SCHED_BATCH, &none);  // always allowed; a hint, so that failure is none
 }
 
-// For a thread that others wait for: it is scheduled as the program's main thread is, whichever thread has started it. A
-// thread inherits the policy of the one that starts it, and one that works in the background takes no core from others.
+// For a thread that others wait for: it is scheduled as the program's main thread is, whichever thread has started it.
+// A thread inherits the policy of the one that starts it, and one that works in the background takes no core from
+// others.
 inline void run_in_foreground() {
   sched_param parameters = {};
   const int policy = ::sched_getscheduler(::getpid());

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from headrace.clock import monotonic, sleep
 from headrace.errors import ConfigError, require
@@ -19,7 +19,8 @@ from headrace.servers.simulated import SimulatedServer
 
 __all__ = ["Fault", "check_roles", "plan_faults", "random_faults", "read_fault_rate", "read_faults"]
 
-_KINDS = ("kill", "slow", "pause", "delay", "cut", "server")
+Kind = Literal["kill", "slow", "pause", "delay", "cut", "server"]
+_KINDS: tuple[Kind, ...] = get_args(Kind)
 _ANY = "*"
 _RANDOM = "random:"
 _MOST_RATE = 100.0
@@ -40,7 +41,7 @@ class Fault:
 
     at: float
     """Simulated seconds since the start."""
-    kind: Literal["kill", "slow", "pause", "delay", "cut", "server"]
+    kind: Kind
     """kill: the role's process ends; slow: its work takes ten times as long; pause: it stands still; delay: each of its
     messages arrives 50 ms later; cut: its messages wait; server: the server is away, and comes back."""
     role: str = _ANY
@@ -108,14 +109,11 @@ def random_faults(rate: float, seed: int) -> tuple[Fault, ...]:
     faults, at, server_back = [], 0.0, 0.0
     kills: deque[float] = deque([-math.inf] * _KILLS, maxlen=_KILLS)
     while (at := at + generator.expovariate(rate)) < _RANDOM_HORIZON:
-        excluded = {"kill"} if at - kills[0] <= DEATHS_SECONDS + _START_SECONDS else set()
+        excluded: set[str] = {"kill"} if at - kills[0] <= DEATHS_SECONDS + _START_SECONDS else set()
         if at < server_back:
             excluded.add("server")
-        fault = Fault(
-            at,
-            generator.choice([kind for kind in _KINDS if kind not in excluded]),
-            seconds=generator.uniform(*_RANDOM_SECONDS),
-        )
+        kind = generator.choice([each for each in _KINDS if each not in excluded])
+        fault = Fault(at, kind, seconds=generator.uniform(*_RANDOM_SECONDS))
         if fault.kind == "kill":
             kills.append(at)
         if fault.kind == "server":
