@@ -20,7 +20,7 @@ constexpr timeval kSlice = {.tv_sec = 0,
                             .tv_usec = std::chrono::duration_cast<std::chrono::microseconds>(kInterruptSlice).count()};
 
 // For a reply that comes this soon it is better to stay awake, because waking an idle core takes as long. It does not
-// yield the core meanwhile: Linux takes that for the rest of its time slice, which is milliseconds.
+// yield the core meanwhile: in Linux 6.18 that gives up the rest of its time slice, which is milliseconds.
 constexpr auto kAwake = std::chrono::microseconds(50);
 
 bool would_block() { return errno == EAGAIN || errno == EINTR; }

@@ -37,7 +37,7 @@ class _Calibration:
     environment: Environment = "LunarLander-v3"
     """Environment whose costs are measured, with the algorithm of its preset."""
     seconds: float = 20.0
-    """Processor time of the measurement."""
+    """Processor time of a worker's turns; the whole takes three times as long."""
     output: Path = Path("costs.json")
     """File for the costs."""
 

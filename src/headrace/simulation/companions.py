@@ -91,7 +91,7 @@ def main() -> None:
     ended = threading.Event()
 
     def watch() -> None:
-        sys.stdin.read()  # until the parent's end of it is closed
+        os.read(sys.stdin.fileno(), 1)  # until the parent's end of it is closed
         ended.set()
 
     threading.Thread(target=watch, daemon=True).start()
@@ -107,8 +107,8 @@ def main() -> None:
             if role is not None:
                 whole, own = time.perf_counter(), time.thread_time()
                 role.fetch(record["policy"])
-                made = Request(time.monotonic(), time.perf_counter() - whole, time.thread_time() - own)
-                requests.append(made)
+                own = time.thread_time() - own
+                requests.append(Request(time.monotonic(), time.perf_counter() - whole, own))
     print(json.dumps(requests), file=answers, flush=True)
 
 

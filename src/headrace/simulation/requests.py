@@ -70,6 +70,6 @@ def _measure(environment: str, algorithm: Algorithm, server: EmbeddedServer, pol
         end, served = time.monotonic(), time.process_time() - before
         requests = [each for each in workers.end() if begin <= each.at <= end]
     if not requests:
-        raise ConfigError(f"seconds is {seconds:g}; more is required: no worker made a request in its share of them")
+        raise ConfigError("seconds must be larger: no worker made a request in its share of them")
     whole, own = (statistics.fmean(values) for values in ([r.whole for r in requests], [r.own for r in requests]))
     return _Call(whole, own, served / len(requests))

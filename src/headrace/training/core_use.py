@@ -28,10 +28,6 @@ class CoreUse:
                 each.add(now - self._at, increments)
         self._at, self._used, self._paused = now, used, paused
 
-    def skip(self) -> None:
-        """Does not count the time since the last call."""
-        self._at, self._used = monotonic(), used_core_seconds()
-
     def take_recent(self) -> dict[str, float]:
         """Busy cores since the last call."""
         recent, self._recent = self._recent.mean(), _Sum()

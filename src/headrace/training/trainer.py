@@ -357,7 +357,7 @@ class Trainer:
         if (server_lost or self._outages != before) and not self._clock.paused:
             self._clock.skip(gap)
             self._program.skip(gap)
-            self._core_use.skip()
+            self._core_use.look(paused=True)
 
     def _record(self) -> None:
         if not self._publisher.ended:

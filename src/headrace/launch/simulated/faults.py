@@ -27,7 +27,7 @@ _MOST_RATE = 100.0
 _RANDOM_SECONDS = (0.1, 3.0)
 _RANDOM_HORIZON = 3600.0
 _START_SECONDS = 10.0
-"""In which roles that were killed have started again."""
+"""In which roles that were killed have usually started again."""
 _CALM_SECONDS = 1.0
 """After the server is back, in which roles reach it before it is stopped again."""
 _SLOW = 10.0
