@@ -82,9 +82,9 @@ random actions and 1 the required score; the tasks are those that all of the sys
 ![Performance profiles](images/zoo-profiles.svg)"""
 
 _METHODS = """## Methods
-- A run ends when 100 greedy episodes average the threshold, or at its limit: three times the steps of the preset at that
-  time (for `frugal`, of the ordinary preset), all steps that another library publishes, or the training seconds in the
-  CSV. Every system is evaluated by the same function, off the clock and each time on other episodes: 10 after each
+- A run ends when 100 greedy episodes average the threshold, or at its limit: three times the steps of the preset at
+  that time (for `frugal`, of the ordinary preset), all steps that another library publishes, or the training seconds in
+  the CSV. Every system is evaluated by the same function, off the clock and each time on other episodes: 10 after each
   period, and 100 if they reach the threshold. The period is 1,000 to 20,000 environment steps
   (`benchmarks/zoo/tasks.py`), and 5 seconds of training for topologies with several processes.
 - The score is the mean of 100 greedy episodes with seeds that had no part in the decision to stop. `held` counts
