@@ -71,5 +71,6 @@ def _measure(environment: str, algorithm: Algorithm, server: EmbeddedServer, pol
         requests = [each for each in workers.end() if begin <= each.at <= end]
     if not requests:
         raise ConfigError("seconds must be larger: no worker made a request in its share of them")
-    whole, own = (statistics.fmean(values) for values in ([r.whole for r in requests], [r.own for r in requests]))
+    whole = statistics.fmean(each.whole for each in requests)
+    own = statistics.fmean(each.own for each in requests)
     return _Call(whole, own, served / len(requests))

@@ -55,6 +55,7 @@ _OUTAGE_SECONDS = 1.0
 _RECORD_SECONDS = 1.0
 _STEP_TIMEOUT_SECONDS = 0.05
 _SHORTEST_STEP_SECONDS = 0.001
+"""Less than the resolution of a clock would never pass in simulated time."""
 _EVALUATION_POLL_SECONDS = 0.005
 
 LauncherFactory = Callable[[Endpoint, Path], Launcher]

@@ -19,8 +19,8 @@ from headrace.servers.simulated import SimulatedServer
 
 __all__ = ["Fault", "check_roles", "plan_faults", "random_faults", "read_fault_rate", "read_faults"]
 
-Kind = Literal["kill", "slow", "pause", "delay", "cut", "server"]
-_KINDS: tuple[Kind, ...] = get_args(Kind)
+_Kind = Literal["kill", "slow", "pause", "delay", "cut", "server"]
+_KINDS: tuple[_Kind, ...] = get_args(_Kind)
 _ANY = "*"
 _RANDOM = "random:"
 _MOST_RATE = 100.0
@@ -41,7 +41,7 @@ class Fault:
 
     at: float
     """Simulated seconds since the start."""
-    kind: Kind
+    kind: _Kind
     """kill: the role's process ends; slow: its work takes ten times as long; pause: it stands still; delay: each of its
     messages arrives 50 ms later; cut: its messages wait; server: the server is away, and comes back."""
     role: str = _ANY
@@ -109,14 +109,14 @@ def random_faults(rate: float, seed: int) -> tuple[Fault, ...]:
     faults, at, server_back = [], 0.0, 0.0
     kills: deque[float] = deque([-math.inf] * _KILLS, maxlen=_KILLS)
     while (at := at + generator.expovariate(rate)) < _RANDOM_HORIZON:
-        excluded: set[str] = {"kill"} if at - kills[0] <= DEATHS_SECONDS + _START_SECONDS else set()
+        excluded: set[_Kind] = {"kill"} if at - kills[0] <= DEATHS_SECONDS + _START_SECONDS else set()
         if at < server_back:
             excluded.add("server")
         kind = generator.choice([each for each in _KINDS if each not in excluded])
         fault = Fault(at, kind, seconds=generator.uniform(*_RANDOM_SECONDS))
-        if fault.kind == "kill":
+        if kind == "kill":
             kills.append(at)
-        if fault.kind == "server":
+        if kind == "server":
             server_back = at + fault.seconds + _CALM_SECONDS
         faults.append(fault)
     return tuple(faults)
