@@ -24,7 +24,7 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=int, default=10, help="seeds 0 .. N-1")
     parser.add_argument("--systems", nargs="+", choices=(*HEADRACE, *OTHERS), default=(*HEADRACE, *OTHERS))
-    parser.add_argument("--only", nargs="+", choices=sorted({task.environment for task in TASKS}), default=())
+    parser.add_argument("--only", nargs="+", metavar="TASK", choices=[task.name for task in TASKS], default=())
     parser.add_argument("--time-limit", type=float, default=600.0, help="training seconds of each run")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--page", action="store_true", help="measure nothing, and write the page")

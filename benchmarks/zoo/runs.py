@@ -92,7 +92,7 @@ def _wanted(seeds: int, systems: Sequence[str], only: Sequence[str]) -> Iterator
         if name in systems:
             print(f"zoo: {name} is left out: {module} is not installed", flush=True)
     absent = [prefix for prefix, module in _SUITES.items() if importlib.util.find_spec(module) is None]
-    tasks = [task for task in TASKS if not only or task.environment in only]
+    tasks = [task for task in TASKS if not only or task.name in only]
     for task in tasks:
         if task.environment.startswith(tuple(absent)):
             print(f"zoo: {task.name} is left out: its environment is not installed", flush=True)

@@ -10,6 +10,7 @@ from headrace.errors import ConfigError, StorageError
 from headrace.launch.simulated.costs import Cost, Costs
 from headrace.simulation import calibration
 from headrace.simulation.calibration import Recorder, calibrate, fit, write_costs
+from headrace.simulation.contention import Contention
 from headrace.simulation.requests import Requests
 
 CORRIDOR = "headrace.environments.toy:Corridor"
@@ -41,7 +42,7 @@ def test_two_numbers_of_environments_give_the_cost_of_one() -> None:
 
 def test_costs_are_measured_and_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "_start_seconds", lambda: 0.5)  # takes seconds
-    monkeypatch.setattr(calibration, "measure_contention", lambda *_: 0.125)  # likewise
+    monkeypatch.setattr(calibration, "measure_contention", lambda *_: Contention(0.125, 0.25))  # likewise
     requests = Requests("3us,4Gbit", Cost(1e-5, per_byte=1e-9), Cost(2e-5))
     monkeypatch.setattr(calibration, "measure_requests", lambda *_: requests)  # likewise
     write_costs(calibrate(CORRIDOR, A3C(hidden=(8,)), 0.05), tmp_path / "costs.json")
@@ -62,7 +63,7 @@ def test_costs_are_measured_and_can_be_read(tmp_path: Path, monkeypatch: pytest.
         "answer",
     ):
         assert costs.work[name].seconds + costs.work[name].per_row > 0
-    assert costs.contention == 0.125
+    assert (costs.contention, costs.switching) == (0.125, 0.25)
     assert costs.work["gradient"].per_row == costs.work["transfer"].per_row == 0.0
 
 

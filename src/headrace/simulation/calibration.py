@@ -97,13 +97,13 @@ def calibrate(environment: str, algorithm: Algorithm, seconds: float) -> dict[st
     costs |= _measure_policies(environment, algorithm)
     costs["start"] = _cost([_start_seconds() for _ in range(_STARTS)])
     requests = measure_requests(environment, algorithm, seconds / 2)
-    contention = measure_contention(environment, algorithm, seconds / 2)
+    slower = measure_contention(environment, algorithm, seconds)
     for name, cost in (("request", requests.request), ("answer", requests.answer)):  # measured with all cores busy
-        costs[name] = Cost(cost.seconds / (1 + contention), per_byte=cost.per_byte / (1 + contention))
+        costs[name] = Cost(cost.seconds / (1 + slower.contention), per_byte=cost.per_byte / (1 + slower.contention))
     about = {"environment": environment, "algorithm": algorithm.name, "link": requests.link, **describe_machine()}
     return {
         "calibration": about,
-        "contention": contention,
+        **slower._asdict(),
         **{name: dataclasses.asdict(cost) for name, cost in costs.items()},
     }
 

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -40,6 +41,11 @@ class Companions(NamedTuple):
     """Running processes. Those with an endpoint fetch its policy after each turn."""
 
     processes: Sequence[subprocess.Popen[str]]
+
+    def resume(self, count: int) -> None:
+        """Lets the first `count` of them go on, and stops the others."""
+        for number, process in enumerate(self.processes):
+            process.send_signal(signal.SIGCONT if number < count else signal.SIGSTOP)
 
     def end(self) -> list[Request]:
         """Ends them, and returns the requests that they made; raises LaunchError if one failed."""

@@ -21,12 +21,12 @@ MakeWorld = Callable[..., SimulatedWorld]
 
 @pytest.fixture
 def make_world() -> Iterator[MakeWorld]:
-    """Makes worlds with `cores`, `seed` and `contention` around the test, and closes them."""
+    """Makes worlds with `cores`, `seed` and shares of `Costs` around the test, and closes them."""
     contexts: list[Any] = []
     worlds: list[SimulatedWorld] = []
 
-    def make(cores: int = 1, seed: int = 0, contention: float = 0.0) -> SimulatedWorld:
-        worlds.append(SimulatedWorld(cores, LINK, replace(COSTS, contention=contention), seed))
+    def make(cores: int = 1, seed: int = 0, **shares: float) -> SimulatedWorld:
+        worlds.append(SimulatedWorld(cores, LINK, replace(COSTS, **shares), seed))
         contexts.append(inhabit(worlds[-1]))
         contexts[-1].__enter__()
         return worlds[-1]

@@ -37,8 +37,8 @@ def test_a_file_replaces_what_it_names(tmp_path: Path) -> None:
     messages = Costs.read(write(tmp_path / "messages.json", {"request": {"seconds": 1e-6, "per_byte": 2e-9}}))
     assert messages.work["request"] == Cost(1e-6, per_byte=2e-9)
     assert messages.work["request"].draw(1000, random.Random(0)) == pytest.approx(3e-6)
-    assert costs.contention == 0.0
-    slowed = replace(costs, contention=0.25)
+    assert costs.contention == costs.switching == 0.0
+    slowed = replace(costs, contention=0.25, switching=0.5)
     assert Costs.read(write(tmp_path / "again.json", slowed.to_record())) == slowed
 
 
@@ -57,6 +57,7 @@ def test_a_file_replaces_what_it_names(tmp_path: Path) -> None:
         ({"request": {"per_row": 1}}, "per_row is 1"),
         ({"contention": "5ms"}, "contention is 5ms"),
         ({"contention": -0.5}, "contention is -0.5"),
+        ({"switching": -0.5}, "switching is -0.5"),
         ([], "object"),
     ],
 )

@@ -54,6 +54,17 @@ def test_busy_cores_slow_each_other(make_world: MakeWorld, cores: int, ends: tup
     assert used_core_seconds() == {"training": pytest.approx(occupied)}
 
 
+@pytest.mark.parametrize(
+    ("threads", "ends"), [(2, 1.125), (3, 1.5 * 1.125 * 1.25), (4, 2 * 1.125 * 1.5), (5, 2.5 * 1.125 * 1.5)]
+)
+def test_threads_that_share_a_core_slow_each_other(make_world: MakeWorld, threads: int, ends: float) -> None:
+    make_world(2, contention=0.125, switching=0.5)
+    found: list[tuple[str, float]] = []
+    for thread in [start_thread(worker("each", found), str(number)) for number in range(threads)]:
+        thread.join()
+    assert found == [("each", pytest.approx(ends))] * threads
+
+
 def test_a_thread_that_ends_leaves_its_share_to_the_others(make_world: MakeWorld) -> None:
     make_world(1)
     ends: list[tuple[str, float]] = []

@@ -85,6 +85,7 @@ policy by the publisher; session, of a new policy by an actor; quantize; model a
 role's process; request and answer, a request to the server as the work of the role and of the server.
 """
 _MESSAGES = ("request", "answer")
+_SHARES = ("contention", "switching")
 _PARTS = {"train": ("gradient", "apply")}
 
 
@@ -95,9 +96,12 @@ class Costs:
     work: Mapping[str, Cost] = field(default_factory=lambda: WORK)
     contention: float = 0.0
     """By how much longer all work takes when all cores are busy, relative to one busy core."""
+    switching: float = 0.0
+    """By how much longer all work takes when two or more threads share each core, relative to one on each."""
 
     def __post_init__(self) -> None:
-        _require_number("contention", self.contention)
+        for name in _SHARES:
+            _require_number(name, getattr(self, name))
 
     def draw(self, name: str, count: int, charged: set[str], generator: random.Random) -> float:
         """Seconds of this work for `count` environments, or bytes; work that is not listed costs nothing.
@@ -117,7 +121,7 @@ class Costs:
 
     @staticmethod
     def read(path: Path) -> "Costs":
-        """Reads a JSON object from kinds of work to seconds, "5ms", or {seconds, per_row, spread}; and contention.
+        """Reads a JSON object from kinds of work to seconds, "5ms", or {seconds, per_row, spread}; contention and switching.
 
         Those of messages have per_byte instead of per_row.
 
@@ -130,13 +134,13 @@ class Costs:
             raise ConfigError(f"costs is {path}; it must be a JSON file that can be read: {error}") from None
         require("costs", str(path), isinstance(record, dict), "a file with a JSON object")
         record.pop("calibration", None)
-        contention = record.pop("contention", 0.0)
-        return Costs({**WORK, **{name: _read(name, value, path) for name, value in record.items()}}, contention)
+        shares = {name: record.pop(name) for name in _SHARES if name in record}
+        return Costs({**WORK, **{name: _read(name, value, path) for name, value in record.items()}}, **shares)
 
     def to_record(self) -> dict[str, Any]:
         """As JSON."""
         work = {name: dataclasses.asdict(cost) for name, cost in self.work.items()}
-        return {"contention": self.contention, **work}
+        return {**{name: getattr(self, name) for name in _SHARES}, **work}
 
 
 def _read(name: str, value: object, path: Path) -> Cost:

@@ -425,9 +425,15 @@ class SimulatedWorld(World):
         self._make_due_ready(self._timers, self._now)  # at the same time, in a random order
 
     def _slowdown(self) -> float:
-        """Factor on the time of all work: 1 with one busy core, 1 + contention with all."""
-        idle = max(0, self.cores - self._busy)
-        return 1.0 + self._costs.contention * (1 - idle / (self.cores - 1)) if self.cores > 1 and self._busy else 1.0
+        """Factor on the time of all work: 1 with one busy core.
+
+        It grows with busy cores to 1 + contention with all, and further with busy threads to (1 + contention)
+        (1 + switching) with two on each core.
+        """
+        others = min(self.cores, self._busy) - 1
+        busy = others / (self.cores - 1) if others > 0 else 0.0
+        shared = min(1.0, max(0.0, self._busy / self.cores - 1))
+        return (1 + self._costs.contention * busy) * (1 + self._costs.switching * shared)
 
     def _make_due_ready(self, queue: list[tuple[float, int, Task, int]], bound: float) -> None:
         while queue and queue[0][0] <= bound:
