@@ -121,9 +121,9 @@ class Costs:
 
     @staticmethod
     def read(path: Path) -> "Costs":
-        """Reads a JSON object from kinds of work to seconds, "5ms", or {seconds, per_row, spread}; contention and switching.
+        """Reads a JSON object from kinds of work to seconds, "5ms", or {seconds, per_row, spread}.
 
-        Those of messages have per_byte instead of per_row.
+        Those of messages have per_byte instead of per_row; contention and switching are numbers.
 
         A single time of "environment" is that of one step of one environment. What is left out keeps its default.
         Raises ConfigError.
