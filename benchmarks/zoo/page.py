@@ -19,6 +19,7 @@ from benchmarks.zoo.statistics import (
 from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, systems_of
 from headrace.report.formats import duration
 from headrace.report.svg import COLORS, plain_axes, stand_alone, to_svg
+from headrace.settings import preset
 from headrace.studies.results import write_text
 from headrace.zoo import kept_policies
 
@@ -96,8 +97,7 @@ _METHODS = """## Methods
   HalfCheetah-v5, Hopper-v5 and hopper-hop, where SAC and CrossQ had failed. Those of Ant-v5 (3,000),
   BipedalWalker-v3 (290), finger-spin (870) and DoorKey (0.95) were lowered after runs that did not reach them in time.
   A run ends where it first reaches the threshold: further training can lower its score, as it did in Hopper-v5
-  ([decisions](decisions.md); no rows of those runs are kept). Some runs needed more steps than their preset has for
-  a run without a stopping rule.
+  ([decisions](decisions.md); no rows of those runs are kept).
 - `apex`, `serial` and the workers' topologies are the presets; `frugal` is the preset of `--frugal`; `simulated-8` and
   `simulated-16` are the preset with HogWild in simulated time, evaluated every half simulated second. Stable-Baselines3
   has the settings of its zoo, TorchRL those of its published script (`benchmarks/zoo/published.py`). CleanRL's DQN is
@@ -111,19 +111,28 @@ _METHODS = """## Methods
 
 def _failures(rows: Rows) -> str:
     """What did not hold, first on the page."""
-    lines = []
-    for row in rows:
-        if row["system"] in HEADRACE and row["holds"] != "True":
-            score = f"{float(row['fresh_mean']):.5g}" if row["fresh_mean"] else "no score"
-            lines.append(
-                f"- {row['task']}, {row['system']}, seed {row['seed']}: {score}; {row['required']} is required"
-            )
-    lines += _lacking({(row["system"], row["task"]) for row in rows})
+    measured = dict.fromkeys((row["system"], row["task"]) for row in rows)
+    lines = [line for place in measured for line in _missed(rows, *place) if place[0] in HEADRACE]
+    lines += _lacking(measured)
     trained = [row for row in rows if row["system"] != "random"]
     few = sorted({row["task"] for row in trained if len(_seeds(rows, row)) < _FEWEST_SEEDS})
     if few:
         lines.append(f"- One seed only, so that intervals say nothing: {', '.join(few)}")
     return "## What did not hold\n" + "\n".join(lines or ["Nothing."])
+
+
+def _missed(rows: Rows, system: str, name: str) -> Iterator[str]:
+    """Scores below the required one, and runs that took more steps than a user's run has by default."""
+    runs = [row for row in rows if (row["system"], row["task"]) == (system, name)]
+    begin = f"- {name}, {_title(system)}:"
+    low = [f"{float(row['fresh_mean']):.5g}" if row["fresh_mean"] else "none" for row in runs if row["holds"] != "True"]
+    if low:
+        yield f"{begin} {len(low)} of {len(runs)} scores below the required {runs[0]['required']}: {', '.join(low)}"
+    for task in (task for task in TASKS if task.name == name):
+        steps = preset(task.environment, task.algorithm, frugal=system == "frugal").steps
+        late = sum(bool(row["steps_to_score"]) and float(row["steps_to_score"]) > steps for row in runs)
+        if late:
+            yield f"{begin} {late} of {len(runs)} runs needed more than the preset's {steps:,} steps"
 
 
 def _lacking(measured: Container[tuple[str, str]]) -> Iterator[str]:

@@ -51,7 +51,7 @@ PRESETS: dict[str, Tuned] = {
     ),
     "dm_control/walker-stand": Tuned(
         _DENSE_REWARDS,
-        steps=200_000,
+        steps=300_000,
     ),
     "dm_control/finger-spin": Tuned(
         _MORE_UPDATES,
@@ -59,7 +59,7 @@ PRESETS: dict[str, Tuned] = {
     ),
     "dm_control/hopper-hop": Tuned(
         dataclasses.replace(_MORE_UPDATES, replay_capacity=1_000_000, learning_starts=10_000),
-        steps=1_200_000,
+        steps=1_500_000,
     ),
     "dm_control/...": Tuned(
         _CONTROL_SUITE,

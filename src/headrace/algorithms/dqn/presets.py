@@ -151,7 +151,7 @@ FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
             epsilon_decay_steps=5_000,
             target_update_period=250,
         ),
-        steps=60_000,
+        steps=100_000,
     ),
     "LunarLander-v3": Tuned(
         DQN(

@@ -35,8 +35,8 @@ PRESETS: dict[str, Tuned] = {
     ),
     "HalfCheetah-v5": Tuned(_MUJOCO, steps=300_000),
     "Hopper-v5": Tuned(_MUJOCO, steps=300_000),
-    "Walker2d-v5": Tuned(_MUJOCO, steps=400_000),
-    "BipedalWalker-v3": Tuned(dataclasses.replace(_MUJOCO, n_step=3, discount=0.98), steps=400_000),
+    "Walker2d-v5": Tuned(_MUJOCO, steps=500_000),
+    "BipedalWalker-v3": Tuned(dataclasses.replace(_MUJOCO, n_step=3, discount=0.98), steps=500_000),
     "LunarLanderContinuous-v3": Tuned(
         SAC(
             n_step=5,
