@@ -16,7 +16,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
 unexport MAKEFLAGS  # ninja would look for a job server there
 
-NATIVE := $(wildcard native/*/*.cc native/*/*.h native/bypass/lwip/*.h native/bypass/lwip/*/*.h native/tests/bypass/*)
+NATIVE := $(wildcard native/*/*.cc native/*/*.h native/bypass/lwip/*.h native/bypass/lwip/*/*.h native/tests/*/*)
 MODULE := CMakeLists.txt $(wildcard native/core/* native/dense/* native/wire/* native/io/* native/bindings/*)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
 # pip compiles Python files one after the other. Here each core compiles, and tests of packages stay uncompiled. Without
