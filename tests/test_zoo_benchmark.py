@@ -1,7 +1,10 @@
 """The zoo measures every preset, judges all systems alike, and measures a run only once."""
 
+import dataclasses
 import json
+import math
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,11 @@ import pytest
 from benchmarks import outcome
 from benchmarks.outcome import Judge, Rule, Score
 from benchmarks.zoo import contender, keep, runs
-from benchmarks.zoo.scores import cells, normalized_scores, shared_tasks
+from benchmarks.zoo.scores import Taken, cells, fewer, relative, shared_tasks, taken
 from benchmarks.zoo.tasks import TASKS, Task, systems_of
 
 from headrace.algorithms.registry import BUILT_IN
+from headrace.errors import DivergenceError
 from headrace.launch.config import Simulated
 from headrace.settings import presets_of
 from headrace.topologies import Hogwild
@@ -32,15 +36,6 @@ def test_every_preset_has_a_task() -> None:
     assert {(f"{name.partition('/')[0]}/", algorithm) for name, algorithm in tasks - presets} <= families
 
 
-def test_random_actions_are_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers, a number for each dimension (of the three wheels, each at 3, 4 or 5 places), floats."""
-    monkeypatch.setattr(contender, "CONFIRMATION_EPISODES", 40)
-    wheels = next(task for task in TASKS if task.environment == "headrace/Wheels-v0")
-    found = contender.run_random(wheels, 0)
-    assert found.fresh_mean == pytest.approx(5 * (1 / 3 + 1 / 4 + 1 / 5), abs=1.5)  # 5 standard errors
-    assert contender.run_random(CARTPOLE, 0).fresh_mean > 8
-
-
 def test_names_are_unique_and_a_score_is_stopped_at_or_above_the_required_one() -> None:
     assert len({task.name for task in TASKS}) == len(TASKS)
     assert all(task.stop_at >= task.required for task in TASKS)
@@ -55,7 +50,7 @@ def test_names_are_unique_and_a_score_is_stopped_at_or_above_the_required_one() 
 
 def test_peers_join_where_they_publish_settings() -> None:
     systems = {task.name: systems_of(task) for task in TASKS}
-    assert {"sb3", "cleanrl", "torchrl", "random"} < {*systems["CartPole-v1"]}
+    assert {"sb3", "cleanrl", "torchrl"} < {*systems["CartPole-v1"]}
     assert "sb3" in systems["Pendulum-v1-sac"]
     assert "sb3" not in systems["Pendulum-v1"]
     assert "torchrl" not in systems["LunarLander-v3"]
@@ -178,15 +173,15 @@ def answers(monkeypatch: pytest.MonkeyPatch, fresh: Sequence[float], status: int
 
 def test_what_is_measured_is_not_measured_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = answers(monkeypatch, [500.0, 500.0])
-    assert runs.measure(1, ("serial", "random"), (), 60.0) == 0
-    assert started == [("serial", "0"), ("random", "0")]
+    assert runs.measure(1, ("serial", "sb3"), (), 60.0) == 0
+    assert started == [("serial", "0"), ("sb3", "0")]
     started = answers(monkeypatch, [499.0])
     assert runs.measure(2, ("serial",), (), 60.0) == 1  # seed 1 misses the required 500
     assert started == [("serial", "1")]
     rows = READ(folder / "runs.csv")
     assert [(row["system"], row["seed"], row["holds"]) for row in rows] == [
         ("serial", "0", "True"),
-        ("random", "0", "True"),
+        ("sb3", "0", "True"),
         ("serial", "1", "False"),
     ]
     assert all((row["commit"], row["ended"]) == ("abc", "score") for row in rows)
@@ -202,6 +197,17 @@ def test_seeds_with_another_threshold_or_other_cores_are_not_mixed(
     assert runs.measure(2, ("serial",), (), 60.0) == 2
     assert capsys.readouterr().out.endswith("seed 1: its other seeds have cores 2, not 64: move their rows away\n")
     assert len(READ(folder / "runs.csv")) == 1
+    monkeypatch.setattr(runs, "available_cores", lambda: 2)
+    for field, value in (("period_steps", 7), ("algorithm", "a3c")):
+        monkeypatch.setattr(runs, "TASKS", (dataclasses.replace(CARTPOLE, **{field: value}),))
+        monkeypatch.setattr(runs.Task, "name", CARTPOLE.name)
+        assert runs.measure(2, ("serial",), (), 60.0) == 2
+    assert "its other seeds have period_steps 1000, not 7: move" in capsys.readouterr().out
+
+
+def test_what_no_task_has_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runs.measure(1, ("hogwild",), (), 60.0) == 2
+    assert capsys.readouterr().out.startswith("zoo: there is nothing to measure")
 
 
 def test_a_library_gets_all_the_steps_that_it_publishes() -> None:
@@ -220,6 +226,26 @@ def test_a_run_that_fails_is_a_row_without_a_score_and_is_tried_again(
     assert runs.measure(1, ("serial",), (), 60.0) == 0
     (row,) = READ(folder / "runs.csv")
     assert (row["ended"], row["fresh_mean"]) == ("score", "500.0")
+
+
+def test_a_run_that_diverges_did_not_reach_its_threshold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not tried again, as no library's run is."""
+
+    def diverge(*_: object) -> None:
+        raise DivergenceError("the loss is nan")
+
+    monkeypatch.setattr(contender, "run_headrace", diverge)
+
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", command[2:])
+        contender.main()
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    for _ in range(2):
+        assert runs.measure(1, ("serial",), (), 60.0) == 1
+    (row,) = READ(folder / "runs.csv")
+    assert (row["ended"], row["fresh_mean"], row["holds"], row["steps_to_score"]) == ("diverged", "", "False", "")
 
 
 def test_a_run_that_is_killed_at_its_limit_is_a_row_without_a_score(
@@ -269,36 +295,52 @@ def run_of(system: str, task: str, seed: int, score: str, steps: str = "") -> di
 
 
 ROWS = [
-    run_of("random", "A", 0, "10"),
     run_of("serial", "A", 1, "20", "50"),
     run_of("serial", "A", 0, "30", "40"),
-    run_of("sb3", "A", 0, "35"),
+    run_of("sb3", "A", 0, "35") | {"environment_steps": "70"},
     run_of("serial", "B", 0, "7", "1"),
 ]
 
 
 def test_a_run_that_did_not_reach_its_score_counts_with_what_it_took() -> None:
     """One that was killed counts with its limit."""
-    rows = [row | {"environment_steps": "70" if row["system"] == "sb3" else ""} for row in ROWS]
-    assert cells(rows, "steps_to_score", "environment_steps", "most_steps") == {
-        ("random", "A"): [900.0],
+    assert cells(ROWS, "steps_to_score", "environment_steps", "most_steps") == {
         ("serial", "A"): [40.0, 50.0],  # by seed
         ("sb3", "A"): [70.0],
         ("serial", "B"): [1.0],
     }
+    killed = run_of("sb3", "A", 1, "") | {"environment_steps": ""}
+    assert cells([*ROWS, killed], "steps_to_score", "environment_steps", "most_steps")["sb3", "A"] == [70.0, 900.0]
     assert ("sb3", "A") not in cells(ROWS, "steps_to_score")
 
 
-def test_scores_are_normalized_by_random_actions_and_the_required_score() -> None:
-    assert normalized_scores(ROWS) == {("serial", "A"): [1.0, 0.5], ("sb3", "A"): [1.25]}  # B has no random score
-    killed = run_of("sb3", "A", 1, "")
-    assert normalized_scores([*ROWS, killed])["sb3", "A"] == [1.25, 0.0]
+def test_what_a_run_without_its_score_took_tells_only_of_faster_runs() -> None:
+    """Of the pairs of 40 or 50 with 45 or more than 45, that of 50 with more than 45 tells nothing."""
+    ours = [Taken(40.0, reached=True), Taken(50.0, reached=True)]
+    theirs = [Taken(45.0, reached=True), Taken(45.0, reached=False)]
+    assert fewer(ours, theirs) == pytest.approx(2 / 3)
+    assert fewer(theirs, ours) == pytest.approx(1 / 3)
+    assert fewer(ours[:1], ours[:1]) == 0.5
+    assert math.isnan(fewer(theirs[1:], theirs[1:]))
+    assert taken(ROWS, "steps_to_score", "environment_steps")["sb3", "A"] == [Taken(70.0, reached=False)]
 
 
-def test_systems_are_compared_over_the_tasks_and_seeds_that_they_share() -> None:
-    shared = shared_tasks(normalized_scores(ROWS), ("serial", "sb3"))
-    assert {name: values.tolist() for name, values in shared.items()} == {"serial": [[1.0]], "sb3": [[1.25]]}
-    assert shared_tasks(normalized_scores(ROWS), ("serial", "torchrl")) == {}
+def test_systems_are_compared_with_the_median_of_another_one() -> None:
+    values = {
+        ("sb3", "A"): [Taken(10.0, reached=True), Taken(30.0, reached=True)],
+        ("sb3", "B"): [Taken(1.0, reached=False)],
+        ("serial", "A"): [Taken(5.0, reached=True), Taken(1.0, reached=False)],
+        ("serial", "B"): [Taken(5.0, reached=True)],
+        ("serial", "C"): [Taken(5.0, reached=True)],
+    }
+    found = relative(values, "sb3")
+    assert found == {("sb3", "A"): [2.0, pytest.approx(2 / 3)], ("serial", "A"): [4.0, 0.0]}
+    shared = shared_tasks(found, ("serial", "sb3"))
+    assert {name: values.tolist() for name, values in shared.items()} == {
+        "serial": [[4.0], [0.0]],
+        "sb3": [[2.0], [pytest.approx(2 / 3)]],
+    }
+    assert shared_tasks(found, ("serial", "torchrl")) == {}
 
 
 def test_a_profile_counts_runs_at_the_threshold() -> None:
@@ -323,33 +365,34 @@ def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch)
     text = page.page_text(rows, plot=False)
     assert text.index("- CartPole-v1, `serial`: 1 of 4 scores below the required 30: 12\n") < text.index("## Policies")
     assert "more than the preset's" not in text
-    assert "| CartPole-v1 | `serial` | 4 | 31 | 4 | 2.5 [" in text
+    assert "| CartPole-v1 | `serial` | 2 | 4 | 31 | 4 | 2.5 [" in text
     assert "by number of cores" not in text
     rows[3]["steps_to_score"] = "100001"
     late = "- CartPole-v1, `serial`: 1 of 4 runs needed more than the preset's 100,000 steps"
     assert late in page.page_text(rows, plot=False)
     rows[3] |= {"ended": "limit", "steps_to_score": "", "environment_steps": "50"}
-    assert "| CartPole-v1 | `serial` | 4 | 31 | 3 | ≥ 2.5 [1, 50] |" in page.page_text(rows, plot=False)
+    assert "| CartPole-v1 | `serial` | 2 | 4 | 31 | 3 | ≥ 2.5 [1, 50] |" in page.page_text(rows, plot=False)
     rows.append(run_of("simulated-8", "CartPole-v1", 0, "500", "9") | more | {"seconds_to_score": "1.5"})
     assert "| CartPole-v1 | ≥ 4 |  |  | 1.5 |  |" in page.page_text(rows, plot=False)
     assert statistics.seed_estimates({("", ""): [1.0, 2.0, 3.0, 50.0]})["", ""].value == 2.5
 
 
-def test_a_run_without_the_threshold_is_no_faster_than_one_that_reached_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regardless of what it took: better score 0, fewer steps 0, fewer seconds 0."""
+def test_the_page_compares_with_other_libraries_task_by_task(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("rliable")
     from benchmarks.zoo import page, statistics
 
     monkeypatch.setattr(statistics, "_REPEATS", 20)
-    monkeypatch.setattr(statistics, "_COMPARED", 20)
-    ended = {"seconds_to_score": "", "seconds": "1", "environment_steps": "10"}
-    rows = [
-        run_of("random", "A", 0, "10") | ended,
-        run_of("serial", "A", 0, "20") | ended,
-        run_of("sb3", "A", 0, "30", "40") | ended | {"seconds_to_score": "120"},
-    ]
-    (line,) = page._against(rows, "serial", "sb3")
-    assert line.endswith("| 0 | 0 | 0 |")
+    ended = {"seconds_to_score": "2", "seconds": "2", "environment_steps": "10"}
+    rows = [run_of(system, "CartPole-v1", 0, "30", steps) | ended for system, steps in (("serial", "8"), ("sb3", "4"))]
+    line = "| CartPole-v1 | `serial` | Stable-Baselines3 | 1 and 1 | 0.5 | 0.00 | 1 | 0.50 |"
+    assert page._comparison(rows).endswith(line)
+    rows += [row | {"task": "Acrobot-v1", "seconds_to_score": "", "seconds": "9"} for row in rows[1:]]
+    rows += [rows[0] | {"task": "Acrobot-v1", "steps_to_score": "8"}]
+    lines = page._comparison(rows).splitlines()[-2:]
+    assert lines[0] == "| Acrobot-v1 | `serial` | Stable-Baselines3 | 1 and 1 | 0.5 | 0.00 | – | 1.00 |"
+    assert lines[1] == "| all of these | `serial` | Stable-Baselines3 |  | 0.5 |  | 1 |  |"
+    assert page._draw_profiles(rows).startswith("<svg")
+    assert page._draw_profiles(rows[:1]) == ""
 
 
 def test_simulated_systems_use_the_measured_link_and_costs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

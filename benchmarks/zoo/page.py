@@ -1,6 +1,7 @@
 """docs/zoo.md and its plots, from the rows."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,14 +9,8 @@ import numpy as np
 
 from benchmarks.zoo.published import SCORES
 from benchmarks.zoo.runs import FAILED, read_rows
-from benchmarks.zoo.scores import Rows, cells, normalized_scores, shared_tasks
-from benchmarks.zoo.statistics import (
-    Estimate,
-    interquartile_mean,
-    probability_of_improvement,
-    profiles,
-    seed_estimates,
-)
+from benchmarks.zoo.scores import Place, Rows, Taken, cells, fewer, relative, shared_tasks, taken
+from benchmarks.zoo.statistics import Estimate, interquartile_mean, profiles, seed_estimates
 from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, systems_of
 from headrace.report.formats import duration
 from headrace.report.svg import COLORS, plain_axes, stand_alone, to_svg
@@ -28,28 +23,28 @@ __all__ = ["page_text", "write_page"]
 _DOCS = Path(__file__).parent.parent.parent / "docs"
 _PAGE = _DOCS / "zoo.md"
 _PLOT = _DOCS / "images" / "zoo-profiles.svg"
-_TITLES = {"sb3": "Stable-Baselines3", "cleanrl": "CleanRL", "torchrl": "TorchRL", "random": "random actions"}
+_TITLES = {"sb3": "Stable-Baselines3", "cleanrl": "CleanRL", "torchrl": "TorchRL"}
 _PEERS = ("sb3", "cleanrl", "torchrl")
 _OURS = ("apex", "serial", "frugal")
 """What is compared with the peers."""
 _WHOLE_MACHINE = ("apex", "hogwild")
-_THRESHOLDS = np.linspace(0, 1.2, 61)
+_TIMES = np.geomspace(0.25, 64, 65)
+"""Of the profiles' horizontal axis."""
 _FEWEST_SEEDS = 2
 
 
 class _Figure(NamedTuple):
-    """What the page compares between systems: a column, what counts for a run that did not reach the score, words."""
+    """What the page compares between systems: a column, and what counts for a run that did not reach the score."""
 
     column: str
-    without: tuple[str, str]
-    """What the run took until it ended, or its limit if it was killed."""
-    words: str
+    until_the_end: str
+    """What the run took until it ended."""
+    limit: str
+    """For a run that was killed."""
 
 
-_FIGURES = (
-    _Figure("steps_to_score", ("environment_steps", "most_steps"), "environment steps to the threshold"),
-    _Figure("seconds_to_score", ("seconds", "most_seconds"), "training seconds to the threshold"),
-)
+_STEPS = _Figure("steps_to_score", "environment_steps", "most_steps")
+_SECONDS = _Figure("seconds_to_score", "seconds", "most_seconds")
 
 
 def write_page() -> None:
@@ -77,8 +72,8 @@ written by `python -m benchmarks.zoo --page` from [`runs.csv`](../benchmarks/res
 `python -m benchmarks.zoo` fills."""
 
 _PROFILES = """## Performance profiles
-Share of runs whose normalized score is at least τ, with 95 % intervals. A score is normalized so that 0 is the mean of
-random actions and 1 the required score; the tasks are those that all of the systems have.
+Share of runs that reached the threshold at least τ times as fast as the median run of Stable-Baselines3 in the same
+task, with 95 % intervals; over the tasks that all of the systems have.
 
 ![Performance profiles](images/zoo-profiles.svg)"""
 
@@ -87,12 +82,13 @@ _METHODS = """## Methods
   that time (for `frugal`, of the ordinary preset), all steps that another library publishes, or the training seconds in
   the CSV. Every system is evaluated by the same function, off the clock and each time on other episodes: 10 after each
   period, and 100 if they reach the threshold. The period is 1,000 to 20,000 environment steps
-  (`benchmarks/zoo/tasks.py`), and 5 seconds of training for topologies with several processes.
+  (`benchmarks/zoo/tasks.py`), and 5 seconds of training for topologies with several processes, which go on training
+  during an evaluation if a core is left over.
 - The score is the mean of 100 greedy episodes with seeds that had no part in the decision to stop. `held` counts
   the runs whose score reaches the required one.
 - Numbers of ten seeds are interquartile means with 95 % stratified bootstrap intervals by rliable (Agarwal et al.
   2021); those of fewer are medians with the lowest and the highest value. A run that did not reach the threshold counts
-  with what it took until it ended, and ≥ marks such a figure; in comparisons it is worse than every run that did.
+  with what it took until it ended, and ≥ marks such a figure.
 - Thresholds and presets were chosen in earlier runs, some with the seeds that are shown here: of CartPole-v1,
   HalfCheetah-v5, Hopper-v5 and hopper-hop, where SAC and CrossQ had failed. Those of Ant-v5 (3,000),
   BipedalWalker-v3 (290), finger-spin (870) and DoorKey (0.95) were lowered after runs that did not reach them in time.
@@ -114,8 +110,7 @@ def _failures(rows: Rows) -> str:
     measured = dict.fromkeys((row["system"], row["task"]) for row in rows)
     lines = [line for place in measured for line in _missed(rows, *place) if place[0] in HEADRACE]
     lines += _lacking(measured)
-    trained = [row for row in rows if row["system"] != "random"]
-    few = sorted({row["task"] for row in trained if len(_seeds(rows, row)) < _FEWEST_SEEDS})
+    few = sorted({row["task"] for row in rows if len(_seeds(rows, row)) < _FEWEST_SEEDS})
     if few:
         lines.append(f"- One seed only, so that intervals say nothing: {', '.join(few)}")
     return "## What did not hold\n" + "\n".join(lines or ["Nothing."])
@@ -169,16 +164,14 @@ def _policies() -> str:
 def _table(rows: Rows) -> str:
     lines = [
         "## Every preset",
-        "| | system | seeds | threshold | reached | steps to it | seconds to it "
+        "| | system | cores | seeds | threshold | reached | steps to it | seconds to it "
         "| score there | required | held | published |",
-        f"|{'---|' * 11}",
+        f"|{'---|' * 12}",
     ]
-    columns = [_figures(rows, figure) for figure in _FIGURES]
+    columns = [_figures(rows, figure) for figure in (_STEPS, _SECONDS)]
     scores = seed_estimates(cells(rows, "fresh_mean"))
     for task in TASKS:
         for system in dict.fromkeys(row["system"] for row in rows if row["task"] == task.name):
-            if system == "random":
-                continue
             runs = [row for row in rows if (row["system"], row["task"]) == (system, task.name)]
             reached = sum(row["ended"] == "score" for row in runs)
             figures = [column.get((system, task.name), "") for column in columns]
@@ -187,8 +180,9 @@ def _table(rows: Rows) -> str:
             published = "" if score is None else f"{_plain(score)} ({source})"
             threshold = ", ".join(sorted({_plain(float(each["stop_at"])) for each in runs}))
             held = sum(each["holds"] == "True" for each in runs)
+            cores = ", ".join(sorted({each["cores"] for each in runs}))
             ours = (threshold, reached, *figures, _plain(task.required), held)
-            row = (task.name, _title(system), len(runs), *ours, published)
+            row = (task.name, _title(system), cores, len(runs), *ours, published)
             lines.append(f"| {' | '.join(map(str, row))} |")
     return "\n".join(lines)
 
@@ -196,13 +190,13 @@ def _table(rows: Rows) -> str:
 def _figures(rows: Rows, figure: _Figure) -> dict[tuple[str, str], str]:
     """Means by system and task; ≥ marks those of runs of which one did not reach the threshold."""
     never = {(row["system"], row["task"]) for row in rows if row["ended"] != "score"}
-    means = seed_estimates(cells(rows, figure.column, *figure.without))
+    means = seed_estimates(cells(rows, *figure))
     return {key: ("≥ " if key in never else "") + _shown(mean) for key, mean in means.items()}
 
 
 def _wall_clock(rows: Rows) -> str:
     """Seconds to the threshold by the number of cores; empty without simulated runs."""
-    shown = _figures(rows, _FIGURES[1])
+    shown = _figures(rows, _SECONDS)
     systems = ("serial", *_WHOLE_MACHINE, *SIMULATED)
     lines = [
         f"| {task.name} | {' | '.join(shown.get((system, task.name), '') for system in systems)} |"
@@ -223,51 +217,61 @@ def _wall_clock(rows: Rows) -> str:
 
 
 def _comparison(rows: Rows) -> str:
-    """Our systems against each peer on the tasks that both have: scores, steps and seconds."""
+    """Our systems against each peer, on each task that both have and on all of them."""
+    steps, seconds = (taken(rows, figure.column, figure.until_the_end) for figure in (_STEPS, _SECONDS))
     lines = []
-    for peer in _PEERS:
-        for ours in _OURS:
-            lines += _against(rows, ours, peer)
+    for ours, peer in product(_OURS, _PEERS):
+        tasks = [task.name for task in TASKS if (ours, task.name) in steps and (peer, task.name) in steps]
+        for name in tasks:
+            pair = (ours, name), (peer, name)
+            seeds = " and ".join(str(len(steps[each])) for each in pair)
+            lines.append([name, ours, peer, seeds, *_told(steps, *pair), *_told(seconds, *pair)])
+        means = [_mean(relative(each, peer), ours) for each in (steps, seconds)]
+        if len(tasks) > 1:
+            lines.append(["all of these", ours, peer, "", means[0], "", means[1], ""])
     if not lines:
         return ""
     head = [
         "## Next to other libraries",
-        "First the interquartile means of the normalized scores of both, over the tasks and seeds that both have. Then",
-        "the probability that a run of Headrace is better than one of the other library on the same task; fewer steps",
-        "and seconds are better. Below 0.5 the other library is better.",
+        "How many times as many environment steps and seconds the other library needs, by medians, and the probability",
+        "that a run of Headrace needs fewer than one of the other library in the same task: 0.5 if there is no",
+        "difference. A dash: too many runs ended before the threshold to tell. In all tasks: interquartile means with",
+        "intervals, over as many seeds as each task has.",
         "",
-        "| Headrace | other | tasks | seeds | scores | better score | fewer steps | fewer seconds |",
+        "| | Headrace | other | seeds | steps | P(fewer) | seconds | P(fewer) |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    return "\n".join([*head, *lines])
+    table = [f"| {name} | {_title(ours)} | {_title(peer)} | {' | '.join(more)} |" for name, ours, peer, *more in lines]
+    return "\n".join([*head, *table])
 
 
-def _against(rows: Rows, ours: str, peer: str) -> list[str]:
-    trained = [{"never": "inf", **row} for row in rows if row["system"] != "random"]
-    values = [normalized_scores(rows)]
-    for figure in _FIGURES:
-        found = cells(trained, figure.column, "never")
-        values.append({key: [-each for each in every] for key, every in found.items()})
-    shared = [shared_tasks(each, (ours, peer)) for each in values]
-    if not all(shared):
-        return []
-    figures = [_shown(probability_of_improvement(each[ours], each[peer])) for each in shared]
-    means = "; ".join(_shown(estimate) for estimate in interquartile_mean(shared[0]).values())
-    seeds, tasks = shared[0][ours].shape
-    return [f"| {_title(ours)} | {_title(peer)} | {tasks} | {seeds} | {means} | {' | '.join(figures)} |"]
+def _told(values: Mapping[Place, Sequence[Taken]], ours: Place, theirs: Place) -> tuple[str, str]:
+    """The ratio of their median to ours, and the probability that ours takes fewer; dashes for what is not known."""
+    medians = [
+        np.median([each.value if each.reached else np.inf for each in values[place]]) for place in (ours, theirs)
+    ]
+    probability = fewer(values[ours], values[theirs])
+    ratio = _plain(medians[1] / medians[0]) if np.isfinite(medians).all() else "–"
+    return ratio, "–" if np.isnan(probability) else f"{probability:.2f}"
+
+
+def _mean(ratios: Mapping[Place, Sequence[float]], system: str) -> str:
+    shared = shared_tasks(ratios, (system,))
+    return _shown(interquartile_mean({system: shared[system]})[system]) if shared else "–"
 
 
 def _draw_profiles(rows: Rows) -> str:
-    """The profiles of the systems that share the most tasks with Stable-Baselines3; empty without rows of two."""
-    scores = normalized_scores(rows)
-    systems = [name for name in ("apex", "serial", "sb3") if any(system == name for system, _ in scores)]
-    shared = shared_tasks(scores, systems) if len(systems) > 1 else {}
+    """The profiles of the systems that share tasks with Stable-Baselines3; empty without rows of two."""
+    speeds = relative(taken(rows, _SECONDS.column, _SECONDS.until_the_end), "sb3")
+    systems = [name for name in ("apex", "serial", "sb3") if any(system == name for system, _ in speeds)]
+    shared = shared_tasks(speeds, systems) if len(systems) > 1 else {}
     if not shared:
         return ""
-    figure, axes = plain_axes("normalized score τ", "share of runs at τ or above")
-    for color, (name, (shares, bounds)) in zip(("c1", "c3", "c2"), profiles(shared, _THRESHOLDS).items(), strict=False):
-        axes.plot(_THRESHOLDS, shares, color=COLORS[color], label=_title(name), linewidth=1.5)
-        axes.fill_between(_THRESHOLDS, bounds[0], bounds[1], color=COLORS[color], alpha=0.2)
+    figure, axes = plain_axes("times as fast as Stable-Baselines3's median run, τ", "share of runs at τ or above")
+    axes.set_xscale("log", base=2)
+    for color, (name, (shares, bounds)) in zip(("c1", "c3", "c2"), profiles(shared, _TIMES).items(), strict=False):
+        axes.plot(_TIMES, shares, color=COLORS[color], label=_title(name), linewidth=1.5)
+        axes.fill_between(_TIMES, bounds[0], bounds[1], color=COLORS[color], alpha=0.2)
     figure.legend(loc="outside lower left", ncols=4, frameon=False, fontsize=8)
     return stand_alone(to_svg(figure, "zoo-profiles", "Performance profiles"))
 

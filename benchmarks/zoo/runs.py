@@ -9,9 +9,12 @@ from typing import Any
 
 from benchmarks.measure import RESULTS, origin, read_csv
 from benchmarks.outcome import run_process
+from benchmarks.zoo.published import PEERS
 from benchmarks.zoo.tasks import HEADRACE, TASKS, Task, systems_of
 from headrace.machine import available_cores
+from headrace.settings import preset
 from headrace.studies.results import make_folder, write_rows
+from headrace.studies.sheet import fingerprint
 
 __all__ = ["FAILED", "FOLDER", "RUNS", "measure", "policy_path", "read_rows"]
 
@@ -46,11 +49,14 @@ def measure(seeds: int, systems: Sequence[str], only: Sequence[str], most_second
     """Measures what is missing, seed by seed; returns 2 if a run failed, 1 if a required score was missed, else 0.
 
     A run that failed is a row without a score, and is tried again. A run that would not be like the other seeds of its
-    system and task is not made, and counts as failed.
+    system and task is not made, and counts as failed. So does asking for what no task has.
     """
     make_folder(_POLICIES)
-    failed = False
-    for system, task, seed in _wanted(seeds, systems, only):
+    wanted = list(_wanted(seeds, systems, only))
+    failed = not wanted
+    if failed:
+        print("zoo: there is nothing to measure: no chosen task has one of the chosen systems")
+    for system, task, seed in wanted:
         place = (system, task.name, str(seed))
         measured = [row for row in read_rows() if row["ended"] != FAILED and _place(row)[:2] == place[:2]]
         if any(_place(row) == place for row in measured):
@@ -70,15 +76,33 @@ def measure(seeds: int, systems: Sequence[str], only: Sequence[str], most_second
 def _difference(system: str, task: Task, most_seconds: float, rows: Sequence[dict[str, str]]) -> str:
     """In what the rows of other seeds differ from a run that is measured now; empty if in nothing.
 
-    Limits count where they ended a run.
+    Limits count where they ended a run. Rows of earlier versions lack the period and the settings' fingerprint.
     """
-    now = {"stop_at": task.stop_at, "required": task.required, "cores": float(available_cores())}
-    limits = {"most_steps": float(task.most_steps(system)), "most_seconds": most_seconds}
+    now = {
+        "stop_at": f"{task.stop_at:g}",
+        "required": f"{task.required:g}",
+        "cores": str(available_cores()),
+        "period_steps": str(task.period_steps),
+        "fingerprint": _fingerprint(system, task),
+    }
+    limits = {"most_steps": str(task.most_steps(system)), "most_seconds": f"{most_seconds:g}"}
     found = set()
     for row in rows:
         required = now if row["ended"] == "score" else now | limits
-        found |= {f"{name} {row[name]}, not {value:g}" for name, value in required.items() if float(row[name]) != value}
+        found |= {
+            f"{name} {row[name]}, not {value}"
+            for name, value in required.items()
+            if row[name] and row[name].removesuffix(".0") != value
+        }
     return " and ".join(sorted(found))
+
+
+def _fingerprint(system: str, task: Task) -> str:
+    """A name for the settings of a run, equal for equal ones."""
+    if system not in HEADRACE:
+        return fingerprint(system, PEERS[system][task.algorithm][task.environment])
+    known = preset(task.environment, task.algorithm, frugal=system == "frugal")
+    return fingerprint(system, [known.algorithm.to_record(), known.serial, known.apex])
 
 
 def _place(row: dict[str, str]) -> tuple[str, str, str]:
@@ -105,7 +129,8 @@ def _wanted(seeds: int, systems: Sequence[str], only: Sequence[str]) -> Iterator
 
 
 def _run(system: str, task: Task, seed: int, most_seconds: float) -> dict[str, Any]:
-    """One run in a fresh process as a row, without a score if it failed or had to be killed."""
+    """One run in a fresh process as a row, without a score if it failed, diverged or had to be killed."""
+    source = origin()  # of now: a commit during the run is none of it
     with tempfile.TemporaryDirectory() as place:
         folder, arguments = Path(place), (system, task.name, seed, most_seconds)
         title = f"zoo: {system}, {task.name}, seed {seed}"
@@ -116,7 +141,7 @@ def _run(system: str, task: Task, seed: int, most_seconds: float) -> dict[str, A
                 policy_path(system, task.name, seed, made.suffix).write_bytes(made.read_bytes())
     row = _row(system, task, seed, most_seconds, outcome)
     print(f"{system}, {task.name}, seed {seed}: {json.dumps({key: row[key] for key in _SHOWN})}", flush=True)
-    return row | origin()
+    return row | source
 
 
 _SHOWN = ("ended", "seconds_to_score", "steps_to_score", "fresh_mean", "holds")
@@ -126,6 +151,8 @@ def _row(system: str, task: Task, seed: int, most_seconds: float, outcome: dict[
     """`outcome` is None for a run that failed, and {} for one that was killed."""
     ended = FAILED if outcome is None else "limit" if outcome else "killed"
     outcome = outcome or {}
+    if "diverged" in outcome:
+        ended = "diverged"
     reached = outcome.get("seconds_to_score") is not None
     fresh = outcome.get("fresh_mean")
     fields = ("seconds_to_score", "steps_to_score", "environment_steps", "updates", "seconds", "mean_return")
@@ -137,6 +164,8 @@ def _row(system: str, task: Task, seed: int, most_seconds: float, outcome: dict[
         "required": task.required,
         "most_steps": task.most_steps(system),
         "most_seconds": most_seconds,
+        "period_steps": task.period_steps,
+        "fingerprint": _fingerprint(system, task),
         "ended": "score" if reached else ended,
         **{name: outcome.get(name) for name in fields},
         "fresh_mean": fresh,

@@ -1,4 +1,4 @@
-"""Statistics of the runs by rliable (Agarwal et al. 2021): interquartile means, intervals, profiles, comparisons.
+"""Statistics of the runs by rliable (Agarwal et al. 2021): interquartile means, intervals, profiles.
 
 rliable resamples with NumPy's global generator; it is seeded here, so that the same rows give the same numbers.
 """
@@ -15,14 +15,11 @@ from headrace.types import Array
 __all__ = [
     "Estimate",
     "interquartile_mean",
-    "probability_of_improvement",
     "profiles",
     "seed_estimates",
 ]
 
 _REPEATS = 2_000
-_COMPARED = 500
-"""Resamples of a probability of improvement, whose every resample compares all pairs of runs."""
 _SEED = 0
 _FEWEST = 10
 """Seeds for an interval: of fewer, the bootstrap's is too narrow."""
@@ -71,17 +68,9 @@ def _trimmed_means(scores: Array) -> Array:
     return means
 
 
-def probability_of_improvement(ours: Array, theirs: Array) -> Estimate:
-    """Probability that a run of ours is better than one of theirs on the same task, both [seeds, tasks]."""
-    np.random.seed(_SEED)  # noqa: NPY002
-    pair = {"": (ours, theirs)}
-    value, bounds = library.get_interval_estimates(pair, metrics.probability_of_improvement, reps=_COMPARED)
-    return Estimate(float(value[""]), float(bounds[""][0][0]), float(bounds[""][1][0]))
-
-
 def profiles(scores: Mapping[str, Array], thresholds: Array) -> dict[str, tuple[Array, Array]]:
     """Performance profiles: the share of runs at or above each threshold, and its interval [2, thresholds], by name."""
     np.random.seed(_SEED)  # noqa: NPY002
     below = np.nextafter(thresholds, -np.inf)  # rliable counts the runs above a threshold
-    shares, bounds = library.create_performance_profile(dict(scores), below, reps=_COMPARED)
+    shares, bounds = library.create_performance_profile(dict(scores), below, reps=_REPEATS)
     return {name: (shares[name], bounds[name]) for name in scores}

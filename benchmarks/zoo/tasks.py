@@ -12,8 +12,8 @@ SIMULATED = {"simulated-8": 8, "simulated-16": 16}
 """HogWild in simulated time with a worker on each of so many cores."""
 HEADRACE = ("apex", "serial", "frugal", *_WORKERS, "apex-int8", *SIMULATED)
 """Systems that are this package: a preset in a topology, in int8, in simulated time, or the frugal preset."""
-OTHERS = ("sb3", "cleanrl", "torchrl", "random")
-"""Other libraries, and uniformly random actions, whose score is the zero of normalized scores."""
+OTHERS = ("sb3", "cleanrl", "torchrl")
+"""Other libraries."""
 
 
 @dataclass(frozen=True)
@@ -93,4 +93,4 @@ def systems_of(task: Task) -> tuple[str, ...]:
     """All systems that the zoo runs for a task."""
     frugal = ("frugal",) if task.environment in presets_of(task.algorithm, frugal=True) else ()
     peers = tuple(name for name, known in PEERS.items() if task.environment in known.get(task.algorithm, {}))
-    return (*task.systems, *frugal, *peers, "random")
+    return (*task.systems, *frugal, *peers)

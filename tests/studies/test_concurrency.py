@@ -211,11 +211,12 @@ def test_a_simulated_run_has_a_row_like_others(tmp_path) -> None:
 def test_each_factor_is_one_change() -> None:
     cases = factor_cases(4)
     assert len({case.name for case in cases}) == len(cases)
+    assert len(STUDY.plan("small", ConcurrencyOptions())["factors"]) == 10 * len(cases)
     assert {(case.config.seed, case.config.launcher.cores == case.workers) for case in cases} == {(4, True)}
-    base = {case.topology: case for case in cases if case.variant == UNCHANGED}
-    assert [case.environments for case in base.values()] == [64, 64, 64]
+    base = {(case.topology, case.workers): case for case in cases if case.variant == UNCHANGED}
+    assert [case.environments for case in base.values()] == [64, 64, 64, 64]
     for case in cases:
-        records = (json.loads(each.config.to_json()) for each in (case, base[case.topology]))
+        records = (json.loads(each.config.to_json()) for each in (case, base[case.topology, case.workers]))
         ours, theirs = (_flat(record) for record in records)
         changes = sum(ours[name] != value for name, value in theirs.items()) + case.instant
         assert changes == (case.variant != UNCHANGED), case
@@ -289,6 +290,10 @@ def test_options_are_the_study_s_own(capsys) -> None:
         ("--workers 2 0", "workers is 0; it must be above 0"),
         ("--seeds 0", "seeds is 0; it must be above 0"),
         ("--simulated --parts runs", "parts is runs; it must be left out with --simulated"),
+        ("--simulated --algorithms dyna-q", "algorithms is dyna-q; it must be dqn or a3c with --simulated"),
+        ("--simulated --algorithms a3c --topologies lock", "algorithms is a3c; it must be dqn or a3c with --simulated"),
+        ("--simulated --workers 2 3", "workers is 3; it must be a divisor of 64 with --simulated"),
+        ("--parts factors --workers 4", "workers is 4; it must be left out with --parts factors"),
     ],
 )
 def test_mistakes_are_one_line(capsys, words: str, message: str) -> None:

@@ -328,6 +328,7 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
     ]
     faults = [run("dqn", "lock", 4, None, score=200.0), run("dqn", "lock", 4, None, killed=1, deaths=1, score=210.0)]
     factors = [run(UNCHANGED, "serial", 1, seconds) for seconds in (10.0, 20.0, 30.0)]
+    factors += [run(UNCHANGED, "hogwild", 8, seconds) for seconds in (40.0, 50.0, 60.0)]
     factors += [run("a change", "hogwild", 8, seconds, staleness=6.5) for seconds in (20.0, 25.0, None)]
     parts = {
         "runs": runs,
@@ -348,8 +349,10 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
     assert "<th>dqn, lock × 2</th><td>170</td><td>1.7</td><td>1,700</td><td>–</td><td>2.0%</td><td>1</td>" in text
     assert "<th>dqn</th><td>2 of 2</td><td>90,000</td><td>1.5</td><td>90</td>" in text
     assert "<th>lock × 4, 1 killed</th><td>210</td>" in text
-    factor = "<td>2 of 3</td><td>25,000 (20,000 to never)</td><td>1.25</td><td>0.722</td>"
+    factor = "<td>2 of 3</td><td>25,000 (20,000 to never)</td><td>1.25, P 0.72</td><td>0.5, P 0.33</td>"
     assert f"<th>a change, hogwild × 8</th>{factor}" in text
+    workers = "<td>3 of 3</td><td>50,000 (40,000 to 60,000)</td><td>2.5, P 1.00</td><td>–</td>"
+    assert f"<th>{UNCHANGED}, hogwild × 8</th>{workers}" in text
     assert "12.5%" in text
     worst = "% of the runs reach the target: dqn, lock, where it is worst (required &gt;= 100)"
     assert f'<div class="tile"><b>0</b><span>{worst}</span>' in text

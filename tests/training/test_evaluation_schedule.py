@@ -1,5 +1,6 @@
 """When the policy is evaluated, and the moment that an evaluation records."""
 
+import math
 from typing import Any
 from unittest.mock import Mock
 
@@ -20,7 +21,8 @@ def test_the_last_steps_of_paused_workers_belong_to_the_evaluation(
     paused: bool, figures: dict[str, Any] | None, moment: Moment | None
 ) -> None:
     """They report them while the evaluator plays."""
-    program, evaluations, clock = Mock(), Mock(holding=paused), Mock(paused=False, seconds=3.0)
+    program, evaluations = Mock(deterministic=False), Mock(holding=paused)
+    clock = Mock(paused=False, seconds=3.0)
     program.figures.return_value = figures
     evaluations.answer.return_value = Evaluation([1.0], [5], ASKED)
     evaluations.promising.return_value = False
@@ -47,3 +49,34 @@ def test_an_evaluation_that_can_end_the_run_pauses_training(episodes: int, targe
     )  # fmt: skip
     schedule.evaluate_when_due()
     evaluations.request.assert_called_once_with(b"", ASKED, episodes, hold=held)
+
+
+def test_workers_are_evaluated_by_steps_that_their_reports_do_not_show_yet() -> None:
+    """Due every 100: reported late, at 160; held at 180 after 2 s, so 90 a second, and due at 280 after 3.1 s."""
+    config = Mock(evaluation_period_seconds=0.0, evaluation_period_steps=100, evaluation_episodes=10, until_score=None)
+    program, evaluations, clock = Mock(deterministic=False), Mock(pending=False), Mock(paused=False, seconds=1.0)
+    evaluations.answer.return_value = Evaluation([1.0], [5], ASKED)
+    evaluations.promising.return_value = False
+    steps = 60
+    schedule = EvaluationSchedule(
+        config, program, evaluations, Mock(near_greedy_return=5.0), clock, Mock(), Mock(),
+        holds=True, policy=lambda: b"", moment=lambda: Moment(steps, 1, clock.seconds),
+    )  # fmt: skip
+    schedule.evaluate_when_due()
+    assert schedule.seconds_left == math.inf
+    assert not evaluations.request.called
+    steps, clock.seconds = 160, 2.0
+    schedule.evaluate_when_due()
+    assert evaluations.request.call_count == 1
+    steps = 180
+    schedule.receive({})
+    assert schedule.seconds_left == pytest.approx(100 / 90)
+    steps, clock.seconds = 200, 3.1  # as reported
+    schedule.evaluate_when_due()
+    assert evaluations.request.call_count == 1
+    clock.seconds = 3.12
+    schedule.evaluate_when_due()
+    assert evaluations.request.call_count == 2
+    steps = 281
+    schedule.receive({})
+    assert schedule.seconds_left == pytest.approx(100 / (101 / 1.12))

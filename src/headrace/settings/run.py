@@ -37,9 +37,9 @@ class RunConfig:
     """Mean return of 100 greedy episodes at which the run stops."""
     seed: int = 0
     evaluation_period_seconds: float = 30.0
-    """Training time between evaluations (all topologies except serial)."""
+    """Training time between evaluations (all topologies except serial); 0: by steps instead."""
     evaluation_period_steps: int = 10_000
-    """Environment steps between evaluations (serial, whose runs do not depend on time)."""
+    """Environment steps between evaluations (serial, whose runs do not depend on time; others by steps)."""
     evaluation_episodes: int = 10
     """Greedy episodes of a periodic evaluation; a mean that reaches until_score is confirmed by 100 episodes."""
     final_evaluation_episodes: int = 100
@@ -62,8 +62,9 @@ class RunConfig:
         for name, most in (("steps", MOST_STEPS), ("time_limit_seconds", _MOST_SECONDS)):
             if getattr(self, name) is not None:
                 require_positive(self, name, most=most)
-        periods = ("evaluation_period_seconds", "checkpoint_period_seconds", "hang_seconds")
-        require_positive(self, *periods, most=_MOST_SECONDS)
+        require_positive(self, "checkpoint_period_seconds", "hang_seconds", most=_MOST_SECONDS)
+        if self.evaluation_period_seconds != 0:
+            require_positive(self, "evaluation_period_seconds", most=_MOST_SECONDS)
         require_positive(self, "evaluation_period_steps", most=MOST_STEPS)
         require_positive(self, "evaluation_episodes", most=MOST_EPISODES)
         final = self.final_evaluation_episodes

@@ -28,7 +28,7 @@ from headrace.roles.evaluator import LONGEST_EPISODE
 from headrace.training.hang_watch import watched
 from headrace.types import Array, EnvironmentSpec
 
-__all__ = ["Finding", "check_environment", "random_actions"]
+__all__ = ["Finding", "check_environment"]
 
 _HANG_SECONDS = 60.0
 _TOGETHER = 8
@@ -282,7 +282,7 @@ def _check_batch(environment_id: str, steps: int, clock: PhaseClock) -> Iterator
     try:
         observation = batch.start()
         for _ in range(rounds):
-            actions = random_actions(random, spec, observation)
+            actions = _random_actions(random, spec, observation)
             begin = monotonic()
             step = batch.step(actions)
             seconds.append(monotonic() - begin)
@@ -295,7 +295,7 @@ def _check_batch(environment_id: str, steps: int, clock: PhaseClock) -> Iterator
     yield Finding("ok", "batch", f"{_TOGETHER} environments in one thread: {rate}; {times}")
 
 
-def random_actions(random: np.random.Generator, spec: EnvironmentSpec, observation: Array) -> Array:
+def _random_actions(random: np.random.Generator, spec: EnvironmentSpec, observation: Array) -> Array:
     """Uniformly random legal actions of a policy, one for each observation [E, *O]."""
     count = len(observation)
     if spec.continuous:

@@ -50,16 +50,28 @@ class EvaluationSchedule:
         self._holds = holds
         self._policy = policy
         self._moment = moment
+        self._by_steps = program.deterministic or config.evaluation_period_seconds == 0
         self.next_evaluation = self._period
-        """When the next evaluation is due: in environment steps for a deterministic program, else in seconds."""
+        """When the next evaluation is due: in environment steps, or in seconds."""
         self._next_hint = 0.0
+        self._held_at = Moment(0, 0, 0.0)  # the last time that all steps were known
+        self._steps_per_second = 0.0  # before that
 
     @property
     def seconds_left(self) -> float:
-        """Training seconds until an evaluation is due; infinite if that depends on steps, or if one is pending."""
+        """Training seconds until an evaluation is due; infinite if only reported steps say so, or if one is pending.
+
+        Workers report less often than they are evaluated in a large simulated run: between two times that they were
+        held, their steps are estimated from their speed.
+        """
         if self._program.deterministic or self._evaluations.pending or not self._program.learner.steps:
             return math.inf
-        return self.next_evaluation - self._clock.seconds
+        if not self._by_steps:
+            return self.next_evaluation - self._clock.seconds
+        if not self._steps_per_second:
+            return math.inf
+        due = (self.next_evaluation - self._held_at.environment_steps) / self._steps_per_second
+        return self._held_at.seconds + due - self._clock.seconds
 
     def resume(self, awaited_episodes: int) -> None:
         """Before the first step, makes up for the evaluation that was pending or due when the run was interrupted."""
@@ -73,7 +85,9 @@ class EvaluationSchedule:
         if self._evaluations.pending or not self._program.learner.steps:
             return
         moment = self._moment()
-        position = moment.environment_steps if self._program.deterministic else moment.seconds
+        position = moment.environment_steps if self._by_steps else moment.seconds
+        if self.seconds_left <= 0:
+            position = max(position, self.next_evaluation)
         if position >= self.next_evaluation or self._hinted():
             self.next_evaluation = position + self._period
             episodes = self._config.evaluation_episodes
@@ -99,6 +113,8 @@ class EvaluationSchedule:
         """Processes the evaluator's answer; a score that reaches the target is confirmed by a second evaluation."""
         held = self._evaluations.holding and self._program.figures() is not None
         moment = self._moment() if held else None  # paused workers have reported their last turns by now
+        if moment is not None and self._by_steps:
+            self._measure_speed(moment)
         evaluation = self._evaluations.answer(report, moment)
         if evaluation is None:
             return
@@ -106,6 +122,14 @@ class EvaluationSchedule:
         self._say(evaluation)
         if self._evaluations.promising(evaluation) and not self._evaluations.solved_at:
             self.evaluate(CONFIRMATION_EPISODES, hold=True)  # holds, so that the evaluated policy is the one kept
+
+    def _measure_speed(self, held: Moment) -> None:
+        """Counts the next period from here, where the workers are held."""
+        seconds = held.seconds - self._held_at.seconds
+        if seconds > 0:
+            self._steps_per_second = (held.environment_steps - self._held_at.environment_steps) / seconds
+            self._held_at = held
+        self.next_evaluation = held.environment_steps + self._period
 
     def _decides(self, episodes: int) -> bool:
         """Whether an evaluation may end the run, so that its policy must be the one kept."""
@@ -122,12 +146,12 @@ class EvaluationSchedule:
     @property
     def _period(self) -> float:
         config = self._config
-        return config.evaluation_period_steps if self._program.deterministic else config.evaluation_period_seconds
+        return config.evaluation_period_steps if self._by_steps else config.evaluation_period_seconds
 
     def _hinted(self) -> bool:
         """Whether the environments that hardly explore already reach the target score."""
         target, seen = self._config.until_score, self._monitor.near_greedy_return
-        if self._program.deterministic or target is None or seen is None or seen < target:
+        if self._by_steps or target is None or seen is None or seen < target:
             return False
         if self._clock.seconds < self._next_hint:
             return False

@@ -10,8 +10,8 @@ from headrace.studies.concurrency.measure import Case
 from headrace.topologies.config import Apex, Hogwild, ParameterServer, Serial, Topology, TopologyName
 
 __all__ = [
-    "BY_PRIORITY", "ENVIRONMENT", "FACTORS", "SIMULATED", "UNCHANGED", "ablation_cases", "dyna_q_case", "factor_cases",
-    "fault_case", "run_case", "simulated_case", "throughput_case",
+    "BY_PRIORITY", "ENVIRONMENT", "FACTORS", "SIMULATED", "SUM", "UNCHANGED", "ablation_cases", "dyna_q_case",
+    "factor_cases", "fault_case", "run_case", "simulated_case", "throughput_case",
 ]  # fmt: skip
 
 ENVIRONMENT = "LunarLander-v3"
@@ -20,7 +20,7 @@ BY_PRIORITY = "dyna-q, search control by priority"
 """Variant of the ablation: prioritized sweeping (Moore, Atkeson 1993) instead of uniform start states."""
 UNCHANGED = "no change"
 """Variant of the factors' runs that the others are compared with."""
-_SUM = 64
+SUM = 64
 """Environments of all workers in the simulated runs in which more workers have fewer each."""
 _FAULT_WORKERS = 4
 _NEVER_SECONDS = 1e9
@@ -42,9 +42,11 @@ _THROUGHPUT = {
 _ABLATION = {"steps": 200_000, "time_limit_seconds": 3_600.0, "evaluation_period_steps": 5_000}
 """More time than for other runs: planning alternates with acting, which is slow, and only steps are compared."""
 _FAULTS = {"until_score": None, "steps": 200_000, "evaluation_period_seconds": _NEVER_SECONDS}
+_SIMULATED = {"steps": 3_000_000, "evaluation_period_seconds": 0.0}
+"""Evaluated by steps, as a serial run is: each evaluation is one more chance to reach the target."""
 _FACTOR_WORKERS = 8
-_FACTOR_PERIOD_SECONDS = 0.14
-"""In which these workers make about 10,000 environment steps, the period of a serial run's evaluations."""
+_LESS_OFTEN = 100_000
+"""Environment steps between evaluations of the factor that they are."""
 
 
 def run_case(algorithm: str, topology: str, workers: int, seed: int) -> Case:
@@ -74,61 +76,59 @@ def dyna_q_case(processes: int, seed: int) -> Case:
 def simulated_case(algorithm: str, topology: str, workers: int, seed: int, *, shared_out: bool) -> Case:
     """A run to the target in simulated time, with a core for each worker.
 
-    If `shared_out`, the workers have 64 environments in sum, otherwise those of the preset each. The period is that of
-    about 10,000 environment steps of DQN, for any number of workers.
+    If `shared_out`, the workers have 64 environments in sum, otherwise those of the preset each.
     """
-    period = _FACTOR_PERIOD_SECONDS * _FACTOR_WORKERS / workers
-    changes = {"launcher": Simulated(cores=workers), "evaluation_period_seconds": period}
+    changes = _SIMULATED | {"launcher": Simulated(cores=workers)}
     case = _preset_case(SIMULATED, algorithm, topology, workers, seed, **changes)
     if not shared_out:
         return case
     held: Any = case.config.topology
     field = "envs_per_worker" if held.has_workers else "envs_per_actor"
-    config = replace(case.config, topology=replace(held, **{field: max(1, _SUM // workers)}))
-    return replace(case, variant=f"{algorithm}, {_SUM} environments", config=config)
+    config = replace(case.config, topology=replace(held, **{field: SUM // workers}))
+    return replace(case, variant=f"{algorithm}, {SUM} environments", config=config)
 
 
 def factor_cases(seed: int) -> list[Case]:
-    """Runs to the target in simulated time: serial ones, and ones with 8 workers that differ from these in one thing.
+    """Runs to the target in simulated time: serial ones, and ones with workers, each with one change.
 
     A change that also matters without workers is made to both.
     """
     dqn: Any = preset(ENVIRONMENT, "dqn").algorithm
-    serial = Serial(envs_per_actor=_SUM)
-    hogwild = Hogwild(workers=_FACTOR_WORKERS, envs_per_worker=_SUM // _FACTOR_WORKERS)
+    serial = Serial(envs_per_actor=SUM)
+    hogwild = Hogwild(workers=_FACTOR_WORKERS, envs_per_worker=SUM // _FACTOR_WORKERS)
     server = ParameterServer(workers=_FACTOR_WORKERS, envs_per_worker=hogwild.envs_per_worker)
     both = {
         UNCHANGED: dqn,
         "no priorities": replace(dqn, prioritized=False),
-        "RMSprop without momentum": replace(dqn, optimizer="rmsprop"),
+        "RMSprop instead of Adam": replace(dqn, optimizer="rmsprop"),
         "half the learning rate": replace(dqn, learning_rate=dqn.learning_rate / 2),
         "exploration ends twice as soon": replace(dqn, epsilon_decay_steps=dqn.epsilon_decay_steps // 2),
         "target updates half as often": replace(dqn, target_update_period=2 * dqn.target_update_period),
+        f"{_FACTOR_WORKERS} × the replay": replace(dqn, replay_capacity=_FACTOR_WORKERS * dqn.replay_capacity),
     }
     cases = [
         _factor(change, algorithm, topology, seed)
         for change, algorithm in both.items()
         for topology in (serial, hogwild)
     ]
-    fewer = "16 environments in sum"
-    larger = replace(dqn, replay_capacity=_FACTOR_WORKERS * dqn.replay_capacity)
+    fewer, rarely = "16 environments in sum", f"evaluated every {_LESS_OFTEN:,} steps"
     return [
         *cases,
+        _factor(UNCHANGED, dqn, replace(hogwild, workers=1, envs_per_worker=SUM), seed),
         _factor(fewer, dqn, replace(serial, envs_per_actor=16), seed),
         _factor(fewer, dqn, replace(hogwild, envs_per_worker=16 // _FACTOR_WORKERS), seed),
+        _factor(rarely, dqn, serial, seed, evaluation_period_steps=_LESS_OFTEN),
+        _factor(rarely, dqn, hogwild, seed, evaluation_period_steps=_LESS_OFTEN),
         replace(_factor("no staleness", dqn, hogwild, seed), instant=True),
         _factor("own optimizer state", dqn, replace(hogwild, own_optimizer_state=True), seed),
-        _factor("each replay as large as the serial one", larger, hogwild, seed),
         _factor(UNCHANGED, dqn, server, seed),
         _factor("one replay for all", dqn, replace(server, replay="global"), seed),
-        _factor("evaluated once a second", dqn, hogwild, seed, evaluation_period_seconds=1.0),
     ]
 
 
 def _factor(change: str, algorithm: Algorithm, topology: Topology, seed: int, **changes: Any) -> Case:
     launcher = Simulated(cores=topology.acting_processes)
-    settings = {"evaluation_period_seconds": _FACTOR_PERIOD_SECONDS, "launcher": launcher, **changes}
-    return _case(FACTORS, change, algorithm, topology, seed, **settings)
+    return _case(FACTORS, change, algorithm, topology, seed, **_SIMULATED, launcher=launcher, **changes)
 
 
 def ablation_cases(seed: int) -> list[Case]:

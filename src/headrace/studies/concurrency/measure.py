@@ -19,7 +19,7 @@ from typing import Any
 from headrace.errors import HeadraceError, LaunchError, StorageError
 from headrace.gradients.measured import STALENESS
 from headrace.launch.config import Simulated
-from headrace.launch.simulated.costs import WORK
+from headrace.launch.simulated.costs import WORK, Costs
 from headrace.report.display import Heading, open_display
 from headrace.report.rates import begun_seconds, steady_rate
 from headrace.report.run_directory import RunDirectory
@@ -70,7 +70,7 @@ class Case(base.Case):
     killed: int = 0
     """Number of workers that are killed after a third of the run."""
     instant: bool = False
-    """Whether a simulated update takes no time between reading the parameters and changing them."""
+    """Whether a simulated update takes its time before it reads the parameters, and none before it changes them."""
 
     def __str__(self) -> str:
         count = f" × {self.workers}" if self.topology != "serial" else ""
@@ -80,7 +80,20 @@ class Case(base.Case):
     @property
     def name(self) -> str:
         """A name that is equal for equal settings."""
-        return fingerprint(self.part, [self.variant, self.killed, json.loads(self.config.to_json())])
+        settings = [self.variant, self.killed, json.loads(self.config.to_json())]
+        return fingerprint(self.part, [*settings, self.costs] if self.costs else settings)
+
+    @property
+    def costs(self) -> dict[str, Any]:
+        """What the work of a simulated run costs: the defaults, with processes that start at once."""
+        if not isinstance(self.config.launcher, Simulated):
+            return {}
+        costs = Costs().to_record() | {"start": 0.0}
+        if self.instant:
+            seconds = sum(WORK[work].seconds for work in ("transfer", "gradient", "apply"))
+            before = {"seconds": seconds, "spread": WORK["gradient"].spread}
+            costs |= {"gradient": 0.0, "apply": 0.0, "transfer": before}
+        return costs
 
     @property
     def topology(self) -> str:
@@ -246,26 +259,16 @@ def kill_workers(run: RunDirectory, count: int, step: int, killed: list[int]) ->
         killed.append(number)
 
 
-def _without_staleness(config: RunConfig, path: Path) -> RunConfig:
-    """The settings of a simulated run whose updates take the same time before they read the parameters.
-
-    Raises StorageError if the costs can't be written to `path`.
-    """
-    assert isinstance(config.launcher, Simulated)
-    seconds = sum(WORK[work].seconds for work in ("transfer", "gradient", "apply"))
-    costs = {"gradient": 0, "apply": 0, "transfer": {"seconds": seconds, "spread": WORK["gradient"].spread}}
-    write_text(path, json.dumps(costs))
-    return replace(config, launcher=replace(config.launcher, costs=path))
-
-
 def _train() -> None:
     from headrace.training import train
 
     settings = received(_Settings)
     killed: list[int] = []
     case, config = settings.case, settings.case.config
-    if case.instant:
-        config = _without_staleness(config, Path(settings.folder).with_name("costs.json"))
+    if isinstance(config.launcher, Simulated):
+        path = Path(settings.folder).with_name("costs.json")
+        write_text(path, json.dumps(case.costs))
+        config = replace(config, launcher=replace(config.launcher, costs=path))
     heading = Heading(config.environment, config.algorithm.name, config.topology.name, settings.folder)
     with (
         RunDirectory.create(Path(settings.folder), config.to_json()) as run,

@@ -94,7 +94,7 @@ def blocks(results: Results) -> Mapping[str, str]:
             "environment steps to 200": lambda group: reached(of(simulated, group), "steps_to_score"),
             "staleness": lambda group: middle(of(simulated, group), "staleness"),
         }),
-        "simulated": runs_table(simulated),
+        "simulated": runs_table(simulated, start=False),
         "factors": _factors_table(factors),
     }  # fmt: skip
 
@@ -164,20 +164,23 @@ def _over_workers(part: str, rows: Rows, figures: Mapping[str, Callable[[Group],
     return plot_row(plots) if rows else ""
 
 
-def runs_table(runs: Rows) -> str:
-    """Runs to the target by algorithm, topology and number of workers; medians over seeds."""
+def runs_table(runs: Rows, *, start: bool = True) -> str:
+    """Runs to the target by algorithm, topology and number of workers; medians over seeds.
+
+    `start`: with columns on the time that processes take to start.
+    """
     best, best_seconds = best_sequential(runs)
 
     def own(rows: Rows, over: Callable[[Rows], Rows] = list) -> str:
         variant = rows[0]["variant"]
         return _range_of_speedups(over(rows), sequential(over(of(runs, (variant, "serial", 1))), variant))
 
+    starts: page.Columns = {"start (s)": "start_seconds", "without the start": lambda rows: own(rows, started)}
     columns: page.Columns = {
         "solved": _solved,
         "seconds to 200": _spread("seconds_to_score"),
         "speed-up, own": own,
-        "start (s)": "start_seconds",
-        "without the start": lambda rows: own(rows, started),
+        **(starts if start else {}),
         f"speed-up, {best or 'best'}": lambda rows: best_seconds / reached(rows, "seconds_to_score"),
         "environment steps to 200": _spread("steps_to_score"),
         "episodes": lambda rows: to_target(rows, "episodes"),
@@ -325,17 +328,28 @@ def _faults_table(rows: Rows) -> str:
 
 
 def _factors_table(rows: Rows) -> str:
-    """Steps to the target of each change, over those of the serial runs without one."""
-    base = of(rows, (UNCHANGED, "serial", 1))
+    """Steps to the target of each change, over those of a serial run with it, and of runs without it."""
 
     def steps(these: Rows) -> list[float]:
         return [inf if row["steps_to_score"] is None else row["steps_to_score"] for row in these]
 
+    def over(these: Rows, others: Rows) -> str:
+        if not others or others == these:
+            return "–"
+        ratio = reached(these, "steps_to_score") / reached(others, "steps_to_score")
+        return f"{page.figure_text(ratio)}, P {probability_of_more(steps(others), steps(these)):.2f}"
+
+    def serial(these: Rows) -> Rows:
+        return of(rows, (these[0]["variant"], "serial", 1)) or of(rows, (UNCHANGED, "serial", 1))
+
+    def unchanged(these: Rows) -> Rows:
+        return of(rows, (UNCHANGED, these[0]["topology"], these[0]["workers"]))
+
     columns: page.Columns = {
         "solved": _solved,
         "environment steps to 200": _spread("steps_to_score"),
-        "over serial's": lambda these: reached(these, "steps_to_score") / reached(base, "steps_to_score"),
-        "P(more)": lambda these: probability_of_more(steps(base), steps(these)),
+        "over serial's": lambda these: over(these, serial(these)),
+        "over those without the change": lambda these: over(these, unchanged(these)),
         "updates": lambda these: to_target(these, "updates"),
         "staleness": "staleness",
         "seconds to 200": _spread("seconds_to_score"),

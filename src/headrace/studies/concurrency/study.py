@@ -31,6 +31,7 @@ _SIMULATED_DEFAULTS: Mapping[Scale, Mapping[str, Any]] = {
     "full": {"parts": (cases.SIMULATED,), "workers": (1, 2, 4, 8, 16, 32, 64), "seeds": 10},
 }
 """The defaults that differ from those of real runs."""
+_FACTOR_SEEDS = 10
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class ConcurrencyOptions(Options):
     workers: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = ()
     """Numbers of workers; by default 1 2 4 at small scale; at full also 8, and 16 32 if there are as many cores."""
     seeds: int | None = None
-    """Runs of each case; by default 1 at small scale, 3 at full (simulated: 10)."""
+    """Runs of each case; by default 1 at small scale, 3 at full (factors, and simulated at full scale: 10)."""
     simulated: bool = False
     """Runs to 200 in simulated time, with a core for each worker; by default 1 2 4 8 workers, at full scale to 64."""
     known: ClassVar = {"parts": (*_PARTS, cases.FACTORS), "algorithms": _ALGORITHMS, "topologies": _TOPOLOGIES}
@@ -63,6 +64,16 @@ class ConcurrencyOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         require("parts", " ".join(self.parts), not (self.parts and self.simulated), "left out with --simulated")
+        for field in ("algorithms", "topologies", "workers"):
+            text, alone = " ".join(map(str, getattr(self, field))), self.parts == (cases.FACTORS,)
+            require(field, text, not (alone and text), "left out with --parts factors, whose cases are fixed")
+        if self.simulated:
+            able = "dqn or a3c with --simulated, and a3c only if topologies has hogwild or is left out"
+            shares = not self.topologies or "hogwild" in self.topologies
+            for name in self.algorithms:
+                require("algorithms", name, name == "dqn" or (name == "a3c" and shares), able)
+            for count in self.workers:
+                require("workers", count, cases.SUM % count == 0, f"a divisor of {cases.SUM} with --simulated")
 
     def chosen(self, field: str, scale: Scale) -> Any:
         """Numbers of workers in ascending order; the default ones of real runs are limited by this machine's cores."""
@@ -113,7 +124,9 @@ class Concurrency(Study):
                 for seed, topology, disturbed in product(seeds, topologies, (False, True))
             ),
             cases.SIMULATED: tuple(_simulated(algorithms, topologies, workers, seeds)),
-            cases.FACTORS: tuple(case for seed in seeds for case in cases.factor_cases(seed)),
+            cases.FACTORS: tuple(
+                case for seed in range(options.seeds or _FACTOR_SEEDS) for case in cases.factor_cases(seed)
+            ),
         }
 
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
