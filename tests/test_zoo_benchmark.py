@@ -207,7 +207,7 @@ def test_seeds_with_another_threshold_or_other_cores_are_not_mixed(
 
 def test_what_no_task_has_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert runs.measure(1, ("hogwild",), (), 60.0) == 2
-    assert capsys.readouterr().out.startswith("zoo: there is nothing to measure")
+    assert capsys.readouterr().out.startswith("zoo: there is nothing to measure: ")
 
 
 def test_a_library_gets_all_the_steps_that_it_publishes() -> None:
@@ -291,7 +291,7 @@ def test_the_policy_with_the_median_score_is_kept(tmp_path: Path, monkeypatch: p
 
 def run_of(system: str, task: str, seed: int, score: str, steps: str = "") -> dict[str, str]:
     base = {"system": system, "task": task, "seed": str(seed), "fresh_mean": score, "required": "30"}
-    return base | {"steps_to_score": steps, "most_steps": "900"}
+    return base | {"steps_to_score": steps, "most_steps": "900", "ended": "score" if steps else "limit", "cores": "1"}
 
 
 ROWS = [
@@ -315,14 +315,22 @@ def test_a_run_that_did_not_reach_its_score_counts_with_what_it_took() -> None:
 
 
 def test_what_a_run_without_its_score_took_tells_only_of_faster_runs() -> None:
-    """Of the pairs of 40 or 50 with 45 or more than 45, that of 50 with more than 45 tells nothing."""
+    """Of the pairs of 40 or 50 with 45 or more than 45, that of 50 with more than 45 does not tell, and counts half."""
     ours = [Taken(40.0, reached=True), Taken(50.0, reached=True)]
     theirs = [Taken(45.0, reached=True), Taken(45.0, reached=False)]
-    assert fewer(ours, theirs) == pytest.approx(2 / 3)
-    assert fewer(theirs, ours) == pytest.approx(1 / 3)
+    assert fewer(ours, theirs) == 2.5 / 4
+    assert fewer(theirs, ours) == 1.5 / 4
+    never = [Taken(math.inf, reached=False)]
+    assert (fewer(ours, never), fewer(never, ours), fewer(never, never)) == (1.0, 0.0, 0.5)
     assert fewer(ours[:1], ours[:1]) == 0.5
     assert math.isnan(fewer(theirs[1:], theirs[1:]))
-    assert taken(ROWS, "steps_to_score", "environment_steps")["sb3", "A"] == [Taken(70.0, reached=False)]
+
+
+def test_a_run_that_had_all_its_steps_or_diverged_never_gets_there() -> None:
+    cut = run_of("sb3", "A", 0, "35") | {"environment_steps": "70"}
+    rows = [cut, cut | {"environment_steps": "900", "seed": "1"}, cut | {"ended": "diverged", "seed": "2"}]
+    found = taken(rows, "steps_to_score", "environment_steps")["sb3", "A"]
+    assert found == [Taken(value, reached=False) for value in (70.0, math.inf, math.inf)]
 
 
 def test_systems_are_compared_with_the_median_of_another_one() -> None:
@@ -348,8 +356,10 @@ def test_a_profile_counts_runs_at_the_threshold() -> None:
     pytest.importorskip("rliable")
     from benchmarks.zoo import statistics
 
-    shares, _ = statistics.profiles({"serial": np.ones((3, 1))}, np.array([0.5, 1.0, 1.02]))["serial"]
+    shares, bounds = statistics.profiles({"serial": np.ones((3, 1))}, np.array([0.5, 1.0, 1.02]))["serial"]
     assert shares.tolist() == [1.0, 1.0, 0.0]
+    assert bounds is None
+    assert statistics.profiles({"serial": np.ones((10, 1))}, np.array([1.0]))["serial"][1] is not None
 
 
 def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,6 +370,7 @@ def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(statistics, "_REPEATS", 20)
     more = {"holds": "True", "ended": "score", "seconds_to_score": "4", "most_seconds": "600", "seconds": "4"}
     more |= {"commit": "abc", "date": "2026-01-02", "machine": "processor", "cores": "2", "stop_at": "31"}
+    more |= {"environment_steps": "5"}
     rows = [run_of("serial", "CartPole-v1", seed, "500", steps) | more for seed, steps in enumerate("1235")]
     rows[3] |= {"steps_to_score": "50", "holds": "False", "fresh_mean": "12"}
     text = page.page_text(rows, plot=False)
@@ -388,9 +399,11 @@ def test_the_page_compares_with_other_libraries_task_by_task(monkeypatch: pytest
     assert page._comparison(rows).endswith(line)
     rows += [row | {"task": "Acrobot-v1", "seconds_to_score": "", "seconds": "9"} for row in rows[1:]]
     rows += [rows[0] | {"task": "Acrobot-v1", "steps_to_score": "8"}]
-    lines = page._comparison(rows).splitlines()[-2:]
-    assert lines[0] == "| Acrobot-v1 | `serial` | Stable-Baselines3 | 1 and 1 | 0.5 | 0.00 | – | 1.00 |"
-    assert lines[1] == "| all of these | `serial` | Stable-Baselines3 |  | 0.5 |  | 1 |  |"
+    assert page._comparison(rows).endswith(
+        "| Acrobot-v1 | `serial` | Stable-Baselines3 | 1 and 1 | 0.5 | 0.00 | – | 1.00 |"
+    )
+    rows[-1]["cores"] = "2"
+    assert page._comparison(rows).endswith("| 0.5 | 0.00 | – | – |")
     assert page._draw_profiles(rows).startswith("<svg")
     assert page._draw_profiles(rows[:1]) == ""
 

@@ -55,7 +55,7 @@ def measure(seeds: int, systems: Sequence[str], only: Sequence[str], most_second
     wanted = list(_wanted(seeds, systems, only))
     failed = not wanted
     if failed:
-        print("zoo: there is nothing to measure: no chosen task has one of the chosen systems")
+        print("zoo: there is nothing to measure: no chosen task has one of the chosen systems that is installed")
     for system, task, seed in wanted:
         place = (system, task.name, str(seed))
         measured = [row for row in read_rows() if row["ended"] != FAILED and _place(row)[:2] == place[:2]]

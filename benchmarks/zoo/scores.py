@@ -16,7 +16,7 @@ Place = tuple[str, str]
 
 
 class Taken(NamedTuple):
-    """What a run took to reach its threshold, or until it ended without."""
+    """What a run took to reach its threshold, or else more than what: infinite if it diverged or had all its steps."""
 
     value: float
     reached: bool
@@ -36,25 +36,25 @@ def taken(rows: Rows, column: str, until_the_end: str) -> dict[Place, list[Taken
     """What runs took by system and task, by ascending seed; one whose `column` is empty did not reach its threshold."""
     found: dict[Place, list[Taken]] = {}
     for row in sorted(rows, key=lambda row: int(row["seed"])):
-        value = row[column] or row[until_the_end] or 0.0
-        found.setdefault((row["system"], row["task"]), []).append(Taken(float(value), bool(row[column])))
+        whole = row["ended"] == "diverged" or float(row["environment_steps"] or 0) >= float(row["most_steps"])
+        value = float(row[column] or (math.inf if whole else row[until_the_end] or 0.0))
+        found.setdefault((row["system"], row["task"]), []).append(Taken(value, bool(row[column])))
     return found
 
 
 def fewer(ours: Sequence[Taken], theirs: Sequence[Taken]) -> float:
-    """Probability that a run of ours takes less than one of theirs; nan if no pair of runs tells.
+    """Probability that a run of ours takes less than one of theirs; nan if most pairs of runs do not tell.
 
-    Of a run that ended without its threshold one only knows that it takes more than what it took so far. Ties count
-    half (Mann and Whitney 1947).
+    Pairs that do not tell, and ties, count half (Mann and Whitney 1947, Gehan 1965).
     """
-    known = [_first(one, other) for one in ours for other in theirs]
-    told = [each for each in known if each is not None]
-    return sum(told) / len(told) if told else math.nan
+    pairs = [_first(one, other) for one in ours for other in theirs]
+    told = [each for each in pairs if each is not None]
+    return (sum(told) + 0.5 * (len(pairs) - len(told))) / len(pairs) if 2 * len(told) >= len(pairs) else math.nan
 
 
 def _first(one: Taken, other: Taken) -> float | None:
     """1 if `one` takes less, 0 if `other` does, a half if they take the same, None if that is not known."""
-    if one.reached and other.reached:
+    if one.reached == other.reached and (one.reached or one.value == other.value == math.inf):
         return float(one.value < other.value) + 0.5 * float(one.value == other.value)
     if one.reached and one.value <= other.value:
         return 1.0
@@ -79,10 +79,10 @@ def relative(values: Mapping[Place, Sequence[Taken]], to: str) -> dict[Place, li
 
 
 def shared_tasks(values: Mapping[Place, Sequence[float]], systems: Sequence[str]) -> dict[str, Array]:
-    """Values [seeds, tasks] of each system, over the tasks and the first seeds that all of them have; empty if none."""
+    """Values [seeds, tasks] of each system, over the tasks that all have and as many seeds as its tasks all have."""
     tasks = [name for system, name in values if system == systems[0]]
     tasks = [name for name in tasks if all((system, name) in values for system in systems)]
     if not tasks:
         return {}
-    seeds = min(len(values[system, name]) for system in systems for name in tasks)
-    return {system: np.array([values[system, name][:seeds] for name in tasks]).T for system in systems}
+    seeds = {system: min(len(values[system, name]) for name in tasks) for system in systems}
+    return {system: np.array([values[system, name][: seeds[system]] for name in tasks]).T for system in systems}

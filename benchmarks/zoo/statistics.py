@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from rliable import library, metrics
+from rliable import library
 from scipy.stats import trim_mean
 
 from headrace.types import Array
 
 __all__ = [
     "Estimate",
-    "interquartile_mean",
     "profiles",
     "seed_estimates",
 ]
@@ -53,24 +52,21 @@ def seed_estimates(values: Mapping[tuple[str, str], Sequence[float]]) -> dict[tu
     return found
 
 
-def interquartile_mean(scores: Mapping[str, Array]) -> dict[str, Estimate]:
-    """Of values [seeds, tasks] by name, over all seeds and tasks."""
-    np.random.seed(_SEED)  # noqa: NPY002
-    points, bounds = library.get_interval_estimates(
-        dict(scores), lambda values: np.array([metrics.aggregate_iqm(values)]), reps=_REPEATS
-    )
-    return {name: Estimate(float(points[name][0]), *map(float, bounds[name][:, 0])) for name in scores}
-
-
 def _trimmed_means(scores: Array) -> Array:
     """The interquartile mean of each column of [seeds, columns], as rliable defines it for all together."""
     means: Array = trim_mean(scores, 0.25, axis=0)
     return means
 
 
-def profiles(scores: Mapping[str, Array], thresholds: Array) -> dict[str, tuple[Array, Array]]:
-    """Performance profiles: the share of runs at or above each threshold, and its interval [2, thresholds], by name."""
-    np.random.seed(_SEED)  # noqa: NPY002
+def profiles(scores: Mapping[str, Array], thresholds: Array) -> dict[str, tuple[Array, Array | None]]:
+    """Performance profiles of scores [seeds, tasks] by name: the share of runs at or above each threshold.
+
+    With its interval [2, thresholds], from ten seeds on.
+    """
     below = np.nextafter(thresholds, -np.inf)  # rliable counts the runs above a threshold
-    shares, bounds = library.create_performance_profile(dict(scores), below, reps=_REPEATS)
-    return {name: (shares[name], bounds[name]) for name in scores}
+    found: dict[str, tuple[Array, Array | None]] = {}
+    for name, values in scores.items():
+        np.random.seed(_SEED)  # noqa: NPY002
+        shares, bounds = library.create_performance_profile({name: values}, below, reps=_REPEATS)
+        found[name] = shares[name], bounds[name] if len(values) >= _FEWEST else None
+    return found

@@ -70,6 +70,10 @@ def test_companions_stop_and_go_on() -> None:
             while are_stopped(companions) != expected and time.monotonic() < deadline:
                 time.sleep(0.001)
             assert are_stopped(companions) == expected
+        companions.processes[1].kill()
+        companions.processes[1].wait()
+        with pytest.raises(LaunchError, match="has ended"):
+            companions.resume(1)
 
 
 def test_a_process_that_does_not_start_is_an_error() -> None:

@@ -195,6 +195,8 @@ def test_the_simulated_part_has_a_core_for_each_worker_and_is_measured_alone() -
     full = STUDY.plan("full", options)["simulated"]
     assert len(full) == 10 * 2 * (1 + 4 * 7 + 1 + 7)
     assert {case.topology for case in full if case.config.algorithm.name == "a3c"} == {"serial", "hogwild"}
+    locks = STUDY.plan("full", ConcurrencyOptions(topologies=("lock",), simulated=True))["simulated"]
+    assert {case.config.algorithm.name for case in locks} == {"dqn"}
     fixed, growing = (simulated_case("dqn", "lock", 16, 3, shared_out=shared_out) for shared_out in (True, False))
     assert (fixed.environments, growing.environments, growing.config.launcher.cores) == (64, 16 * 16, 16)
     assert len({case.name for case in full}) == len(full)

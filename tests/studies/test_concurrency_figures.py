@@ -330,6 +330,9 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
     factors = [run(UNCHANGED, "serial", 1, seconds) for seconds in (10.0, 20.0, 30.0)]
     factors += [run(UNCHANGED, "hogwild", 8, seconds) for seconds in (40.0, 50.0, 60.0)]
     factors += [run("a change", "hogwild", 8, seconds, staleness=6.5) for seconds in (20.0, 25.0, None)]
+    factors += [
+        run("another change", *each, seconds) for each in (("serial", 1), ("hogwild", 8)) for seconds in (30.0,)
+    ]
     parts = {
         "runs": runs,
         "throughput": throughput,
@@ -351,6 +354,8 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
     assert "<th>lock × 4, 1 killed</th><td>210</td>" in text
     factor = "<td>2 of 3</td><td>25,000 (20,000 to never)</td><td>1.25, P 0.72</td><td>0.5, P 0.33</td>"
     assert f"<th>a change, hogwild × 8</th>{factor}" in text
+    own = "<td>1 of 1</td><td>30,000</td><td>1, P 0.50</td><td>0.6, P 0.00</td>"
+    assert f"<th>another change, hogwild × 8</th>{own}" in text
     workers = "<td>3 of 3</td><td>50,000 (40,000 to 60,000)</td><td>2.5, P 1.00</td><td>–</td>"
     assert f"<th>{UNCHANGED}, hogwild × 8</th>{workers}" in text
     assert "12.5%" in text

@@ -51,8 +51,12 @@ def test_an_evaluation_that_can_end_the_run_pauses_training(episodes: int, targe
     evaluations.request.assert_called_once_with(b"", ASKED, episodes, hold=held)
 
 
-def test_workers_are_evaluated_by_steps_that_their_reports_do_not_show_yet() -> None:
-    """Due every 100: reported late, at 160; held at 180 after 2 s, so 90 a second, and due at 280 after 3.1 s."""
+@pytest.mark.parametrize("holds", [True, False])
+def test_workers_are_evaluated_by_steps_that_their_reports_do_not_show_yet(holds: bool) -> None:
+    """Unless training goes on during evaluations, when a confirmation that holds it says nothing of the next period.
+
+    Due every 100: reported late, at 160; held at 180 after 2 s, so 90 a second, and due at 280 after 3.1 s.
+    """
     config = Mock(evaluation_period_seconds=0.0, evaluation_period_steps=100, evaluation_episodes=10, until_score=None)
     program, evaluations, clock = Mock(deterministic=False), Mock(pending=False), Mock(paused=False, seconds=1.0)
     evaluations.answer.return_value = Evaluation([1.0], [5], ASKED)
@@ -60,7 +64,7 @@ def test_workers_are_evaluated_by_steps_that_their_reports_do_not_show_yet() -> 
     steps = 60
     schedule = EvaluationSchedule(
         config, program, evaluations, Mock(near_greedy_return=5.0), clock, Mock(), Mock(),
-        holds=True, policy=lambda: b"", moment=lambda: Moment(steps, 1, clock.seconds),
+        holds=holds, policy=lambda: b"", moment=lambda: Moment(steps, 1, clock.seconds),
     )  # fmt: skip
     schedule.evaluate_when_due()
     assert schedule.seconds_left == math.inf
@@ -70,6 +74,9 @@ def test_workers_are_evaluated_by_steps_that_their_reports_do_not_show_yet() -> 
     assert evaluations.request.call_count == 1
     steps = 180
     schedule.receive({})
+    if not holds:
+        assert (schedule.seconds_left, schedule.next_evaluation) == (math.inf, 260)
+        return
     assert schedule.seconds_left == pytest.approx(100 / 90)
     steps, clock.seconds = 200, 3.1  # as reported
     schedule.evaluate_when_due()

@@ -22,7 +22,7 @@ from headrace.launch.processes import FAULT_STATUS
 _PR_SET_PDEATHSIG = 1
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Makes the kernel kill this process when its parent dies (Linux)."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -31,7 +31,7 @@ def _die_with(parent: int) -> None:
 
 def main() -> None:
     """Runs the role until SIGTERM or until the server is gone."""
-    _die_with(int(sys.argv[-1]))
+    die_with(int(sys.argv[-1]))
     for number in (signal.SIGINT, signal.SIGHUP):  # they may reach the whole group; the parent decides
         signal.signal(number, signal.SIG_IGN)
     stop = new_event()

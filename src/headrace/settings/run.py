@@ -63,8 +63,8 @@ class RunConfig:
             if getattr(self, name) is not None:
                 require_positive(self, name, most=most)
         require_positive(self, "checkpoint_period_seconds", "hang_seconds", most=_MOST_SECONDS)
-        if self.evaluation_period_seconds != 0:
-            require_positive(self, "evaluation_period_seconds", most=_MOST_SECONDS)
+        period = self.evaluation_period_seconds
+        require("evaluation_period_seconds", period, 0 <= period <= _MOST_SECONDS, f"from 0 to {_MOST_SECONDS:g}")
         require_positive(self, "evaluation_period_steps", most=MOST_STEPS)
         require_positive(self, "evaluation_episodes", most=MOST_EPISODES)
         final = self.final_evaluation_episodes

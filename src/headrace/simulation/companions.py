@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.engine import limit_torch_threads
 from headrace.errors import LaunchError
+from headrace.launch.child import die_with
 from headrace.launch.processes import child_environment
 from headrace.servers import Endpoint, connect_role
 from headrace.simulation.lone_worker import open_lone_worker
@@ -43,8 +44,10 @@ class Companions(NamedTuple):
     processes: Sequence[subprocess.Popen[str]]
 
     def resume(self, count: int) -> None:
-        """Lets the first `count` of them go on, and stops the others."""
+        """Lets the first `count` of them go on, and stops the others; raises LaunchError if one has ended."""
         for number, process in enumerate(self.processes):
+            if process.poll() is not None:
+                raise LaunchError("a process that keeps a core busy has ended")
             process.send_signal(signal.SIGCONT if number < count else signal.SIGSTOP)
 
     def end(self) -> list[Request]:
@@ -68,6 +71,7 @@ def open_companions(
 ) -> Iterator[Companions]:
     """A context in which so many processes make turns; raises LaunchError if one does not start."""
     record: dict[str, Any] = {"environment": environment, "algorithm": algorithm.to_record(), "policy": policy}
+    record["parent"] = os.getpid()
     if endpoint is not None:
         record["endpoint"] = dataclasses.asdict(endpoint)
     with contextlib.ExitStack() as ends:
@@ -94,6 +98,7 @@ def open_companions(
 def main() -> None:
     """Makes turns, and requests if there is an endpoint, until the parent process ends it, or ends itself."""
     record = json.loads(sys.argv[1])
+    die_with(record["parent"])  # also while it is stopped
     ended = threading.Event()
 
     def watch() -> None:

@@ -113,11 +113,11 @@ class EvaluationSchedule:
         """Processes the evaluator's answer; a score that reaches the target is confirmed by a second evaluation."""
         held = self._evaluations.holding and self._program.figures() is not None
         moment = self._moment() if held else None  # paused workers have reported their last turns by now
-        if moment is not None and self._by_steps:
-            self._measure_speed(moment)
         evaluation = self._evaluations.answer(report, moment)
         if evaluation is None:
             return
+        if moment is not None and self._by_steps and self._holds:  # each evaluation, so that the speed is a recent one
+            self._measure_speed(moment)
         self._run.append(evaluation.record())
         self._say(evaluation)
         if self._evaluations.promising(evaluation) and not self._evaluations.solved_at:

@@ -46,7 +46,7 @@ _SIMULATED = {"steps": 3_000_000, "evaluation_period_seconds": 0.0}
 """Evaluated by steps, as a serial run is: each evaluation is one more chance to reach the target."""
 _FACTOR_WORKERS = 8
 _LESS_OFTEN = 100_000
-"""Environment steps between evaluations of the factor that they are."""
+"""Environment steps between evaluations in the factor that evaluates less often."""
 
 
 def run_case(algorithm: str, topology: str, workers: int, seed: int) -> Case:

@@ -152,6 +152,10 @@ def _plans(algorithm: str) -> bool:
     return preset(cases.ENVIRONMENT, algorithm).algorithm.world_model is not None
 
 
+def _replays(algorithm: str) -> bool:
+    return preset(cases.ENVIRONMENT, algorithm).algorithm.replay is not None
+
+
 def _runs(algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range) -> Iterator[Case]:
     """Seeds are outermost: the first seed of every case comes first, and a slow hour affects all cases."""
     for seed in seeds:
@@ -169,11 +173,11 @@ def _simulated(
     algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range
 ) -> Iterator[Case]:
     """A3C shares parameters without a lock only, as published."""
-    learning = [name for name in algorithms if not _plans(name)]
+    able = {name: [each for each in topologies if _replays(name) or each == "hogwild"] for name in algorithms}
+    learning = [name for name in algorithms if not _plans(name) and able[name]]
     for seed, shared_out, algorithm in product(seeds, (False, True), learning):
         yield cases.simulated_case(algorithm, "serial", 1, seed, shared_out=shared_out)
-        replays = preset(cases.ENVIRONMENT, algorithm).algorithm.replay is not None
-        for count, topology in product(workers, topologies if replays else ("hogwild",)):
+        for count, topology in product(workers, able[algorithm]):
             yield cases.simulated_case(algorithm, topology, count, seed, shared_out=shared_out)
 
 
