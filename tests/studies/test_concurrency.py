@@ -91,6 +91,14 @@ def test_a_run_that_fails_says_why(tmp_path) -> None:
         measure(broken, tmp_path / "broken")
 
 
+def test_a_run_that_diverges_has_not_solved_its_task(tmp_path) -> None:
+    steep = replace(TINY, config=replace(TINY.config, algorithm=replace(TINY.config.algorithm, learning_rate=1e30)))
+    row = measure(steep, tmp_path / "steep")
+    assert row.keys() == {*COLUMNS}
+    assert (row["solved"], row["stopped_by"], row["topology"], row["seed"]) == ("no", "diverged", "serial", 0)
+    assert row["seconds_to_score"] is None
+
+
 def test_an_interrupted_run_is_no_row(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(RunDirectory, "read_summary", lambda run: {"stopped_by": "interrupt"})
     with pytest.raises(LaunchError, match="the run was interrupted"):

@@ -96,6 +96,16 @@ def test_frequent_evaluations_are_made_when_they_are_due_and_change_no_speed(tmp
     assert often.summary["environment_steps"] == pytest.approx(never.summary["environment_steps"], rel=0.04)
 
 
+def test_evaluations_by_steps_are_about_as_many_steps_apart(tmp_path: Path) -> None:
+    """Workers report every 0.1 s, for which they are held in each evaluation, and in which they make two periods."""
+    rules: dict[str, Any] = {"steps": None, "time_limit_seconds": 2.0, "evaluation_episodes": 20}
+    period = {"evaluation_period_seconds": 0.0, "evaluation_period_steps": 80}
+    run = simulate(tmp_path, TOPOLOGIES["hogwild"], **period, **rules)
+    steps = [each["environment_steps"] for each in run.records if each["kind"] == "evaluation"][:-1]
+    assert len(steps) > 15
+    assert np.median(np.diff(steps)) == pytest.approx(80, abs=20)
+
+
 def test_a_resumed_run_counts_its_steps_from_the_start(tmp_path: Path) -> None:
     """Reports of its workers must not be taken for those of the first start, which had the same names and seed."""
     first = simulate(tmp_path / "run", TOPOLOGIES["hogwild"], steps=400).summary

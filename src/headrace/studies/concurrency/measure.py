@@ -1,6 +1,7 @@
 """A run of the study: trains it in a separate process and computes its row.
 
-As a program it is that process: it trains, can kill some of its workers, and answers with the killed workers' numbers.
+As a program it is that process: it trains, can kill some of its workers, and answers with the killed workers' numbers
+and whether training diverged.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import HeadraceError, LaunchError, StorageError
+from headrace.errors import DivergenceError, HeadraceError, LaunchError, StorageError
 from headrace.gradients.measured import STALENESS
 from headrace.launch.config import Simulated
 from headrace.launch.simulated.costs import WORK, Costs
@@ -128,7 +129,8 @@ class _Settings:
 def measure(case: Case, folder: Path) -> dict[str, Any]:
     """Trains into a folder, which is replaced: an interrupted run starts over, because its clock must be continuous.
 
-    Raises LaunchError if the run fails or was interrupted, or if not all workers that were to be killed were killed.
+    A run that diverges has a row, and has not solved its task. Raises LaunchError if the run fails or was interrupted,
+    or if not all workers that were to be killed were killed.
     """
     shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder)
@@ -139,10 +141,12 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
         training *= config.topology.acting_processes  # one core does the work of all
     limit = _LONGEST_SECONDS if training is None else _START_SECONDS + _EVALUATED * training
     with Process.of_module(__name__, folder, settings, name=str(case)) as process:
-        killed = process.record(limit)
+        killed, diverged = process.record(limit)
+    run = RunDirectory.open(folder / "run")
+    if diverged:
+        return _diverged_row(case, run.read_metrics(), len(killed))
     if len(killed) < case.killed:
         raise LaunchError(f"{case.killed} workers were to be killed, and {len(killed)} were")
-    run = RunDirectory.open(folder / "run")
     summary = run.read_summary()
     if summary is None:
         raise StorageError(f"{run.summary_path} is missing: the run has not stopped properly")
@@ -185,6 +189,27 @@ def row_of(case: Case, summary: Record, records: Sequence[Record], killed: int =
         **(_after(case, summary, progress, deaths[0]) if deaths else dict.fromkeys(_AFTER)),
         "start_seconds": begun_seconds(progress),
         "alive_at_end": progress[-1]["actors_alive"] if progress else None,
+    }
+
+
+def _diverged_row(case: Case, records: Sequence[Record], killed: int) -> dict[str, Any]:
+    """What is known of a run without a summary: its settings, and how far it came."""
+    last = next((record for record in reversed(records) if record["kind"] == "progress"), {})
+    return {
+        **dict.fromkeys(COLUMNS),
+        "variant": case.variant,
+        "algorithm": case.config.algorithm.name,
+        "topology": case.topology,
+        "workers": case.workers,
+        "environments": case.environments,
+        "seed": case.config.seed,
+        "solved": None if case.config.until_score is None else "no",
+        "environment_steps": last.get("environment_steps"),
+        "updates": last.get("learner_steps"),
+        "seconds": last.get("seconds"),
+        "samples_per_step_set": case.samples_per_step,
+        "killed": killed,
+        "stopped_by": "diverged",
     }
 
 
@@ -264,6 +289,7 @@ def _train() -> None:
 
     settings = received(_Settings)
     killed: list[int] = []
+    diverged = False
     case, config = settings.case, settings.case.config
     if isinstance(config.launcher, Simulated):
         path = Path(settings.folder).with_name("costs.json")
@@ -277,8 +303,11 @@ def _train() -> None:
         if case.killed:
             step = int(_KILL_AT * (config.steps or 0))
             threading.Thread(target=kill_workers, args=(run, case.killed, step, killed), daemon=True).start()
-        train(config, run, shown)
-    answer(killed)
+        try:
+            train(config, run, shown)
+        except DivergenceError:
+            diverged = True
+    answer([killed, diverged])
 
 
 if __name__ == "__main__":
