@@ -1,7 +1,6 @@
 """When the policy is evaluated, and the moment that an evaluation records."""
 
 import math
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -13,22 +12,22 @@ ASKED, ANSWERED = Moment(100, 20, 3.0), Moment(130, 21, 3.0)
 
 
 @pytest.mark.parametrize(
-    ("paused", "figures", "moment"),
-    [(True, {}, ANSWERED), (True, None, None), (False, {}, None)],
+    ("paused", "workers", "moment"),
+    [(True, True, ANSWERED), (True, False, None), (False, True, None)],
     ids=["workers held", "actors held", "workers that continue"],
 )
 def test_the_last_steps_of_paused_workers_belong_to_the_evaluation(
-    paused: bool, figures: dict[str, Any] | None, moment: Moment | None
+    paused: bool, workers: bool, moment: Moment | None
 ) -> None:
     """They report them while the evaluator plays."""
     program, evaluations = Mock(deterministic=False), Mock(holding=paused)
     clock = Mock(paused=False, seconds=3.0)
-    program.figures.return_value = figures
+    config = Mock(topology=Mock(has_workers=workers))
     evaluations.answer.return_value = Evaluation([1.0], [5], ASKED)
     evaluations.promising.return_value = False
     moments = iter([ASKED, ANSWERED])
     schedule = EvaluationSchedule(
-        Mock(), program, evaluations, Mock(), clock, Mock(), Mock(),
+        config, program, evaluations, Mock(), clock, Mock(), Mock(),
         holds=paused, policy=lambda: b"", moment=lambda: next(moments),
     )  # fmt: skip
     schedule.evaluate(2, hold=paused)

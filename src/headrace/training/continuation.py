@@ -21,7 +21,7 @@ class Continuation(NamedTuple):
     @staticmethod
     def of(config: RunConfig, program: Program, server: Endpoint | None, size: int) -> "Continuation":
         """The continuation of a run; `server` is a separate one that keeps experience, `size` its transitions now."""
-        there = server is not None and (size > 0 or program.figures() is None)
+        there = server is not None and (size > 0 or not config.topology.has_workers)
         notes = []
         if server is not None and there:
             notes.append(

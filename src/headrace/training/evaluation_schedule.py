@@ -111,7 +111,7 @@ class EvaluationSchedule:
 
     def receive(self, report: dict[str, Any]) -> None:
         """Processes the evaluator's answer; a score that reaches the target is confirmed by a second evaluation."""
-        held = self._evaluations.holding and self._program.figures() is not None
+        held = self._evaluations.holding and self._config.topology.has_workers
         moment = self._moment() if held else None  # paused workers have reported their last turns by now
         evaluation = self._evaluations.answer(report, moment)
         if evaluation is None:
