@@ -5,7 +5,6 @@ python -m benchmarks.validation.contender PLAN CASE FOLDER
 PLAN and CASE are JSON. Writes outcome.json into the folder.
 """
 
-import dataclasses
 import json
 import resource
 import sys
@@ -67,10 +66,7 @@ def describe_run(
 def _topology(plan: Plan, setup: Setup) -> Topology:
     """The preset's, with this number of processes."""
     topology = preset(plan.environment).topology(setup.topology)
-    if setup.topology == "serial":
-        return topology
-    number: dict[str, Any] = {"workers" if topology.has_workers else "actors": setup.processes}
-    return dataclasses.replace(topology, **number)
+    return topology.sized(setup.processes, topology.environments_each)
 
 
 def run(plan: Plan, case: Case, folder: Path) -> dict[str, Any]:

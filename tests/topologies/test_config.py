@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from headrace import DQN, DynaQ
+from headrace import A3C, DQN, CrossQ, DynaQ
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError
-from headrace.topologies.config import Apex, Hogwild, ParameterServer, Serial, Topology
+from headrace.topologies.config import TOPOLOGIES, AdPsgd, Apex, Hogwild, ParameterServer, Serial, Topology
 
 INF = float("inf")
 
@@ -108,3 +108,45 @@ def test_a_default_number_of_processes_is_fixed_so_that_it_fits(
 ) -> None:
     monkeypatch.setattr("headrace.topologies.config.available_cores", lambda: 8)
     assert topology.fitted(algorithm, most) == fitted
+
+
+@pytest.mark.parametrize(
+    ("topology", "algorithm", "said"),
+    [
+        (Apex(), A3C(), "algorithm is a3c, which learns from rollouts .*: one of the topologies serial, "),
+        (Hogwild(), DynaQ(), "algorithm is dyna-q, and this topology's workers do not plan"),
+        (AdPsgd(l1_penalty=1e-3), DynaQ(), "algorithm is dyna-q, and this topology's workers do not plan"),
+        (ParameterServer(), DynaQ(), "algorithm is dyna-q, and this topology's workers do not plan"),
+        (ParameterServer(replay="global"), A3C(), "replay is global and algorithm is a3c, which has none"),
+        (ParameterServer(push_period=100), CrossQ(), "push_period is 100 and algorithm is crossq, .* less than 100 is"),
+        (ParameterServer(staleness="compensate"), CrossQ(), "staleness is compensate and algorithm is crossq, which"),
+        (AdPsgd(l1_penalty=1e-3), CrossQ(), "l1_penalty is 0.001 and algorithm is crossq, which averages statistics"),
+    ],
+)
+def test_an_algorithm_that_a_topology_can_not_run_is_refused(
+    topology: Topology, algorithm: Algorithm, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{said}"):
+        topology.require_algorithm(algorithm)
+
+
+@pytest.mark.parametrize(
+    ("topology", "algorithm"),
+    [
+        (Serial(), DynaQ()),
+        (Serial(), A3C()),
+        (Apex(), DynaQ()),
+        (Hogwild(), DynaQ(planning=False)),
+        (ParameterServer(staleness="scale", push_period=99), CrossQ()),
+        (ParameterServer(staleness="compensate"), A3C()),
+        (AdPsgd(l1_penalty=1e-3), A3C()),
+    ],
+)
+def test_other_algorithms_are_not(topology: Topology, algorithm: Algorithm) -> None:
+    topology.require_algorithm(algorithm)
+
+
+@pytest.mark.parametrize("kind", TOPOLOGIES.values())
+def test_a_topology_has_the_size_that_it_is_given(kind: type[Topology]) -> None:
+    sized = kind().sized(3, 5)
+    assert (sized.acting_processes, sized.environments_each) == (1 if kind is Serial else 3, 5)

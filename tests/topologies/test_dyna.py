@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace import DQN, Apex, DynaQ, Hogwild, Serial
+from headrace import DQN, Apex, DynaQ, Serial
 from headrace.environments import describe
 from headrace.errors import CheckpointError, ConfigError, StorageError
 from headrace.roles.handles import TRANSITIONS
@@ -166,11 +166,6 @@ def test_apex_without_planning_is_that_of_dqn() -> None:
         assert actor.transitions is None
     finally:
         program.close()
-
-
-def test_topologies_of_workers_do_not_plan() -> None:
-    with pytest.raises(ConfigError, match=r"algorithm is dyna-q, and this topology's workers do not plan"):
-        build_program(Hogwild(workers=1), context(SMALL))
 
 
 @pytest.mark.parametrize("topology", [Serial(), Apex(actors=1)])

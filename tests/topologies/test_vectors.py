@@ -9,7 +9,6 @@ import pytest
 
 from headrace._native import OptimizerOptions, Server
 from headrace.algorithms.a3c.config import A3C
-from headrace.algorithms.crossq.config import CrossQ
 from headrace.errors import ConfigError
 from headrace.servers import Endpoint
 from headrace.topologies.config import AdPsgd, ParameterServer
@@ -85,27 +84,7 @@ def test_close_before_opening_has_no_effect(opened: bool) -> None:
     server.close()
 
 
-def test_running_statistics_are_not_corrected_as_gradients_are() -> None:
-    server = Server()
-    endpoint = Endpoint(server.listen("unix:@"))
-    with pytest.raises(
-        ConfigError, match=r"^staleness is compensate and algorithm is crossq, which averages statistics"
-    ):
-        open_vectors(ParameterServer(workers=1, staleness="compensate"), CrossQ(), endpoint)
-    with pytest.raises(ConfigError, match=r"^push_period is 100 and algorithm is crossq, .* less than 100 is required"):
-        open_vectors(ParameterServer(workers=1, push_period=100), CrossQ(), endpoint)
-    for vectors in (
-        open_vectors(ParameterServer(workers=1, staleness="scale"), CrossQ(), endpoint),
-        open_vectors(ParameterServer(workers=1, staleness="compensate"), A3C(), endpoint),
-    ):
-        assert vectors is not None
-        vectors.close()
-    server.close()
-
-
 def test_a_penalty_is_one_of_networks_parameters() -> None:
-    with pytest.raises(ConfigError, match=r"^l1_penalty is 0.001 and algorithm is crossq, which averages statistics"):
-        open_vectors(AdPsgd(workers=1, l1_penalty=1e-3), CrossQ(), Endpoint(""))
     vectors = open_vectors(AdPsgd(workers=1, l1_penalty=1.0), A3C(), Endpoint(""))
     assert vectors is not None
     for count, after in ((1, 1.0), (2, 0.5)):  # SAC's temperature is a vector of one number

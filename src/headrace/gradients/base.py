@@ -1,7 +1,8 @@
 """The contract of every object that holds parameters and applies gradients."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,23 @@ from numpy.typing import NDArray
 from headrace._native import OptimizerOptions
 from headrace.types import Array, FlatVector
 
-__all__ = ["Applied", "OpenVector", "ParameterVector"]
+__all__ = ["Applied", "Mode", "OpenVector", "ParameterVector", "SharedOptions"]
+
+Mode = Literal["lock", "hogwild", "ad-psgd"]
+"""Under a lock, without one, or each worker with its own vector, which it averages with others'."""
+
+
+@dataclass(frozen=True)
+class SharedOptions:
+    """How the workers of one machine share a vector in memory."""
+
+    mode: Mode
+    own_optimizer_state: bool = False
+    """Whether each worker has its own."""
+    average_period: int = 1
+    """Calls of apply() between two averagings of ad-psgd."""
+    l1_penalty: float = 0.0
+    """Weight of the sum of the parameters' magnitudes in the loss."""
 
 
 class Applied(NamedTuple):

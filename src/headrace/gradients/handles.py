@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 from headrace._native import OptimizerOptions, SharedModel
 from headrace.clock import shared_lock
 from headrace.fields import read_choice, write_fields
-from headrace.gradients.base import ParameterVector
+from headrace.gradients.base import Mode, ParameterVector
 from headrace.gradients.measured import MeasuredVector
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.gradients.shared import AveragedVector, CopiedVector, HogwildVector
 from headrace.servers import Endpoint
 
-__all__ = ["Mode", "ServedHandle", "SharedHandle", "VectorHandle"]
-
-Mode = Literal["lock", "hogwild", "ad-psgd"]
+__all__ = ["ServedHandle", "SharedHandle", "VectorHandle"]
 
 
 @dataclass(frozen=True)

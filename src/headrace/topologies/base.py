@@ -5,12 +5,10 @@ from typing import Any, NamedTuple
 
 from headrace.algorithms.base import Updater
 from headrace.algorithms.config import Algorithm, Engine, OffPolicy
-from headrace.errors import ConfigError
 from headrace.replay import Experience
 from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
 from headrace.servers import RunServer
-from headrace.topologies.config import TOPOLOGIES
 from headrace.topologies.vectors import SharedVectors
 from headrace.types import EnvironmentSpec
 
@@ -37,15 +35,9 @@ class RunContext(NamedTuple):
 
     @property
     def off_policy(self) -> OffPolicy:
-        """The algorithm of a topology that learns from replay; raises ConfigError for any other."""
-        replay = self.algorithm.replay
-        if replay is None:
-            able = ", ".join(name for name in TOPOLOGIES if name != "apex")
-            raise ConfigError(
-                f"algorithm is {self.algorithm.name}, which learns from rollouts of its current policy: one of the "
-                f"topologies {able} is required"
-            )
-        return replay
+        """The algorithm, which learns from replay."""
+        assert self.algorithm.replay is not None
+        return self.algorithm.replay
 
 
 class Program(ABC):

@@ -13,17 +13,12 @@ __all__ = ["build_program"]
 def build_program(config: Topology, context: RunContext, *, generation: int = 0, pinned: bool = False) -> Program:
     """The program of a topology; `generation` counts resumptions, `pinned` requests page-locked batches.
 
-    Raises ConfigError if the algorithm and the topology are incompatible.
+    Raises ConfigError if the topology can't act with the algorithm's networks.
     """
     if isinstance(config, Apex):
         return ApexProgram(config, context, generation, pinned)
     if isinstance(config, Serial):
         return SerialProgram(config, context)
-    if context.algorithm.world_model is not None:
-        raise ConfigError(
-            f"algorithm is {context.algorithm.name}, and this topology's workers do not plan: topology apex or "
-            "serial, or no planning, is required"
-        )
     if context.updater.architecture.recurrent:
         raise ConfigError(
             f"algorithm is {context.algorithm.name}, and topology is {config.name}, whose workers do not act with a "

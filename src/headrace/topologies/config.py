@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError, require
 from headrace.fields import MOST_STEPS, check_types, read_choice, require_positive, write_fields
+from headrace.gradients.base import SharedOptions
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
@@ -83,6 +84,18 @@ class Topology(ABC):
         return 32
 
     @property
+    def shared_memory(self) -> SharedOptions | None:
+        """How its workers share parameters in memory of their machine; None if they do not."""
+        return None
+
+    def require_algorithm(self, algorithm: Algorithm) -> None:  # noqa: B027 (most can run any)
+        """Raises ConfigError for an algorithm that it can't run."""
+
+    @abstractmethod
+    def sized(self, processes: int, environments: int) -> Self:
+        """The same with so many acting processes, of so many environments each."""
+
+    @property
     @abstractmethod
     def acting_processes(self) -> int:
         """Number of processes that act."""
@@ -139,6 +152,10 @@ class Serial(Topology):
     def acting_processes(self) -> int:
         """One: the training process itself."""
         return 1
+
+    def sized(self, processes: int, environments: int) -> Self:
+        """The same with so many environments; there is one process, whatever `processes` is."""
+        return dataclasses.replace(self, envs_per_actor=environments)
 
     def core_count(self, algorithm: Algorithm) -> int:
         """None: the training process acts."""
@@ -197,6 +214,19 @@ class Apex(Topology):
             )
         require("batches_ahead", self.batches_ahead, self.batches_ahead >= 2, "2 or more")
         require_positive(self, "batches_ahead", most=_MOST_BATCHES)
+
+    def require_algorithm(self, algorithm: Algorithm) -> None:
+        """Raises ConfigError for an algorithm without replay, which its actors would fill."""
+        if algorithm.replay is None:
+            able = ", ".join(name for name in TOPOLOGIES if name != self.name)
+            raise ConfigError(
+                f"algorithm is {algorithm.name}, which learns from rollouts of its current policy: one of the "
+                f"topologies {able} is required"
+            )
+
+    def sized(self, processes: int, environments: int) -> Self:
+        """The same with so many actors."""
+        return dataclasses.replace(self, actors=processes, envs_per_actor=environments)
 
     @property
     def acting_processes(self) -> int:
@@ -259,6 +289,18 @@ class Workers(Topology):
         if self.workers is not None:
             require_positive(self, "workers", most=MOST_PROCESSES)
 
+    def require_algorithm(self, algorithm: Algorithm) -> None:
+        """Raises ConfigError for an algorithm that plans."""
+        if algorithm.world_model is not None:
+            raise ConfigError(
+                f"algorithm is {algorithm.name}, and this topology's workers do not plan: topology apex or serial, or "
+                "no planning, is required"
+            )
+
+    def sized(self, processes: int, environments: int) -> Self:
+        """The same with so many workers."""
+        return dataclasses.replace(self, workers=processes, envs_per_worker=environments)
+
     @property
     def acting_processes(self) -> int:
         """The configured number of workers, or one per core."""
@@ -289,6 +331,11 @@ class Lock(Workers):
     own_optimizer_state: bool = False
     """Each worker has its own optimizer state instead of a shared one."""
 
+    @property
+    def shared_memory(self) -> SharedOptions:
+        """One vector, under a lock."""
+        return SharedOptions("lock", self.own_optimizer_state)
+
 
 @dataclass(frozen=True)
 class Hogwild(Workers):
@@ -299,6 +346,11 @@ class Hogwild(Workers):
 
     own_optimizer_state: bool = False
     """Each worker has its own optimizer state instead of a shared one (Mnih et al. 2016)."""
+
+    @property
+    def shared_memory(self) -> SharedOptions:
+        """One vector, without a lock."""
+        return SharedOptions("hogwild", self.own_optimizer_state)
 
 
 @dataclass(frozen=True)
@@ -323,6 +375,20 @@ class AdPsgd(Workers):
         super().__post_init__()
         require_positive(self, "average_period", most=MOST_STEPS)
         require("l1_penalty", self.l1_penalty, self.l1_penalty >= 0, "0 or more")
+
+    @property
+    def shared_memory(self) -> SharedOptions:
+        """A vector for each worker."""
+        return SharedOptions("ad-psgd", True, self.average_period, self.l1_penalty)
+
+    def require_algorithm(self, algorithm: Algorithm) -> None:
+        """Raises ConfigError also for one whose statistics the penalty would shrink."""
+        super().require_algorithm(algorithm)
+        if self.l1_penalty > 0 and algorithm.statistics_rate:
+            raise ConfigError(
+                f"l1_penalty is {self.l1_penalty:g} and algorithm is {algorithm.name}, which averages statistics: 0 is "
+                "required, since the penalty is one of a network's parameters"
+            )
 
 
 @dataclass(frozen=True)
@@ -388,6 +454,26 @@ class ParameterServer(Workers):
             value = getattr(self, name)
             used = self.staleness == policy or value == getattr(ParameterServer, name)
             require(name, value, used, f"the default unless staleness is {policy}")
+
+    def require_algorithm(self, algorithm: Algorithm) -> None:
+        """Raises ConfigError also for one without the replay to share, or whose statistics the settings do not fit."""
+        super().require_algorithm(algorithm)
+        if self.replay == "global" and algorithm.replay is None:
+            raise ConfigError(
+                f"replay is global and algorithm is {algorithm.name}, which has none: leave replay out, or take an "
+                "algorithm that learns from replay"
+            )
+        rate = algorithm.statistics_rate
+        if rate and rate * self.push_period >= 1:
+            raise ConfigError(
+                f"push_period is {self.push_period} and algorithm is {algorithm.name}, whose statistics move by "
+                f"{rate:g} of their distance from a batch's: less than {1 / rate:g} is required, or they diverge"
+            )
+        if self.staleness == "compensate" and rate:
+            raise ConfigError(
+                f"staleness is compensate and algorithm is {algorithm.name}, which averages statistics: staleness "
+                "accept, drop or scale is required, since the correction is one of a loss's gradients"
+            )
 
 
 WORKER_TOPOLOGIES: dict[TopologyName, type[Workers]] = {

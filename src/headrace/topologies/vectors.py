@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions, SharedModel
 from headrace.algorithms.config import Algorithm
-from headrace.errors import ConfigError, HeadraceError
-from headrace.gradients.base import OpenVector, ParameterVector
-from headrace.gradients.handles import Mode, ServedHandle, SharedHandle, VectorHandle
+from headrace.errors import HeadraceError
+from headrace.gradients.base import OpenVector, ParameterVector, SharedOptions
+from headrace.gradients.handles import ServedHandle, SharedHandle, VectorHandle
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.gradients.shared import OverseenVector
 from headrace.servers import Endpoint, drop_shards, lost_updates
-from headrace.topologies.config import AdPsgd, Hogwild, Lock, ParameterServer, Topology
+from headrace.topologies.config import ParameterServer, Topology
 
 __all__ = ["SharedVectors", "open_saved_vectors", "open_vectors"]
 
@@ -57,39 +57,18 @@ def open_vectors(
     """Creates the shared parameters of a worker topology; returns None for the other topologies.
 
     `run_id` separates this run's shards from others' on servers that several runs may use. `begin` is called before the
-    first shard is created. Raises ConfigError if the algorithm is incompatible with the topology.
+    first shard is created.
     """
     if isinstance(config, ParameterServer):
-        if config.replay == "global" and algorithm.replay is None:
-            raise ConfigError(
-                f"replay is global and algorithm is {algorithm.name}, which has none: leave replay out, or take an "
-                "algorithm that learns from replay"
-            )
-        rate = algorithm.statistics_rate
-        if rate and rate * config.push_period >= 1:
-            raise ConfigError(
-                f"push_period is {config.push_period} and algorithm is {algorithm.name}, whose statistics move by "
-                f"{rate:g} of their distance from a batch's: less than {1 / rate:g} is required, or they diverge"
-            )
-        if config.staleness == "compensate" and rate:
-            raise ConfigError(
-                f"staleness is compensate and algorithm is {algorithm.name}, which averages statistics: staleness "
-                "accept, drop or scale is required, since the correction is one of a loss's gradients"
-            )
         return _Served(config, endpoint, run_id, begin)
-    if isinstance(config, AdPsgd) and config.l1_penalty > 0 and algorithm.statistics_rate:
-        raise ConfigError(
-            f"l1_penalty is {config.l1_penalty:g} and algorithm is {algorithm.name}, which averages statistics: 0 is "
-            "required, since the penalty is one of a network's parameters"
-        )
-    if isinstance(config, Lock | Hogwild | AdPsgd):
-        return _Shared(config, live=algorithm.rollouts is None)
-    return None
+    shared = config.shared_memory
+    return None if shared is None else _Shared(shared, config.acting_processes, live=algorithm.rollouts is None)
 
 
 def open_saved_vectors(config: Topology) -> OpenVector | None:
     """Opens vectors that a run's checkpoint fits, outside of a run; None if the updater's own vectors do."""
-    return _Shared(config, live=False) if isinstance(config, Lock | Hogwild | AdPsgd) else None
+    shared = config.shared_memory
+    return None if shared is None else _Shared(shared, config.acting_processes, live=False)
 
 
 class _Shared:
@@ -98,21 +77,21 @@ class _Shared:
     `live` is False for on-policy algorithms: a rollout needs one fixed policy (Mnih et al. 2016, S3).
     """
 
-    def __init__(self, config: Lock | Hogwild | AdPsgd, *, live: bool) -> None:
-        self._config = config
+    def __init__(self, options: SharedOptions, workers: int, *, live: bool) -> None:
+        self._options = options
+        self._workers = workers
         self._live = live
         self._models: list[SharedModel] = []
 
     def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
-        config = self._config
+        shared = self._options
         model = SharedModel.create(
             initial,
             options,
-            mode=self._mode,
-            workers=config.acting_processes,
-            own_optimizer_state=isinstance(config, AdPsgd) or config.own_optimizer_state,
-            # A vector of one number is no network: SAC's temperature.
-            l1_penalty=config.l1_penalty if isinstance(config, AdPsgd) and len(initial) > 1 else 0.0,
+            mode=shared.mode,
+            workers=self._workers,
+            own_optimizer_state=shared.own_optimizer_state,
+            l1_penalty=shared.l1_penalty if len(initial) > 1 else 0.0,  # one number is no network: SAC's temperature
         )
         self._models.append(model)
         return OverseenVector(model)
@@ -120,8 +99,8 @@ class _Shared:
     @property
     def handles(self) -> tuple[VectorHandle, ...]:
         """How workers access the vectors."""
-        period = self._config.average_period if isinstance(self._config, AdPsgd) else 1
-        return tuple(SharedHandle(model.path, self._mode, period, self._live) for model in self._models)
+        shared = self._options
+        return tuple(SharedHandle(model.path, shared.mode, shared.average_period, self._live) for model in self._models)
 
     @property
     def version(self) -> int:
@@ -135,12 +114,6 @@ class _Shared:
 
     def close(self) -> None:
         """No effect: the shared memory is released when its last user closes it."""
-
-    @property
-    def _mode(self) -> Mode:
-        if isinstance(self._config, AdPsgd):
-            return "ad-psgd"
-        return "lock" if isinstance(self._config, Lock) else "hogwild"
 
 
 class _Served:

@@ -37,6 +37,7 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
 
     What an earlier run left on the server is dropped as late as possible, so that most mistakes cost nothing.
     """
+    config.topology.require_algorithm(config.algorithm)
     spec = describe(config.environment)
     begin = partial(server.begin, fresh=fresh)
     vectors = open_vectors(config.topology, config.algorithm, server.endpoint, run_id, begin)

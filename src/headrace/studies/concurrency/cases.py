@@ -82,9 +82,7 @@ def simulated_case(algorithm: str, topology: str, workers: int, seed: int, *, sh
     case = _preset_case(SIMULATED, algorithm, topology, workers, seed, **changes)
     if not shared_out:
         return case
-    held: Any = case.config.topology
-    field = "envs_per_worker" if held.has_workers else "envs_per_actor"
-    config = replace(case.config, topology=replace(held, **{field: SUM // workers}))
+    config = replace(case.config, topology=case.config.topology.sized(workers, SUM // workers))
     return replace(case, variant=f"{algorithm}, {SUM} environments", config=config)
 
 
@@ -152,10 +150,10 @@ def ablation_cases(seed: int) -> list[Case]:
 
 def _preset_case(part: str, algorithm: str, topology: str, workers: int, seed: int, **changes: Any) -> Case:
     known = preset(ENVIRONMENT, algorithm)
-    shared: Any = known.topology(cast(TopologyName, topology))
-    if shared.has_workers:
-        shared = replace(shared, workers=workers)
-    return _case(part, algorithm, known.algorithm, shared, seed, **changes)
+    chosen = known.topology(cast(TopologyName, topology))
+    if chosen.has_workers:
+        chosen = chosen.sized(workers, chosen.environments_each)
+    return _case(part, algorithm, known.algorithm, chosen, seed, **changes)
 
 
 def _case(part: str, variant: str, algorithm: Algorithm, topology: Topology, seed: int, **changes: Any) -> Case:
