@@ -119,7 +119,7 @@ def test_an_environment_that_a_node_lacks_is_one_line(tmp_path: Path, monkeypatc
 
 
 def actor(index: int = 0, environment: str = "NoSuch-v0") -> ActorRole:
-    settings = ActorSettings(environment, 0, 0, (0.1,), SMALL, 10, False, EnvironmentSpec((1,), "float32", 2))
+    settings = ActorSettings(environment, 0, 0, (0.1,), SMALL, 10, EnvironmentSpec((1,), "float32", 2))
     return ActorRole(index, settings, POLICY, REPLAY)
 
 

@@ -32,7 +32,7 @@ from headrace.servers import Endpoint, RoleServer, connect_role
 from headrace.types import ActingKind, EnvironmentSpec
 
 CARTPOLE = "CartPole-v1"
-SETTINGS = ActorSettings(CARTPOLE, 3, 0, (0.1,), DQN(), 50, True, EnvironmentSpec((4,), "float32", 2))
+SETTINGS = ActorSettings(CARTPOLE, 3, 0, (0.1,), DQN(), 50, EnvironmentSpec((4,), "float32", 2), values=True)
 
 
 def notice_of(*roles: ActingRole, environment: str = CARTPOLE) -> RunNotice:
@@ -361,7 +361,9 @@ def test_a_policy_is_fetched_once_for_all_processes(tmp_path: Path) -> None:
     weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     policy = PolicyGraph(Architecture.of(spec, "mlp", (20_000,))).serialize(weights)
     corridor = "headrace.environments.toy:Corridor"
-    settings = [ActorSettings(corridor, 3, index, (0.5,), DQN(), 50, True, spec, pull_period=10) for index in range(3)]
+    settings = [
+        ActorSettings(corridor, 3, index, (0.5,), DQN(), 50, spec, values=True, pull_period=10) for index in range(3)
+    ]
     notice = notice_of(
         *(ActorRole(index, each, POLICY, REPLAY) for index, each in enumerate(settings)), environment=corridor
     )
@@ -407,7 +409,7 @@ def test_a_different_environment_is_refused_at_once(kind: ActingKind, tmp_path: 
     shapes = {"q.weight": (3, 8), "q.bias": (3,)}
     weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     corridor = "headrace.environments.toy:Corridor"
-    settings = ActorSettings(corridor, 3, 0, (0.5,), DQN(), 50, True, spec)
+    settings = ActorSettings(corridor, 3, 0, (0.5,), DQN(), 50, spec, values=True)
     worker = WorkerRole(0, WorkerSettings(settings, 1, (), None, 3))
     notice = notice_of(worker if kind == "worker" else ActorRole(0, settings, POLICY, REPLAY), environment=corridor)
     said: list[str] = []

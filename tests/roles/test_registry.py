@@ -29,7 +29,7 @@ from headrace.types import EnvironmentSpec
 
 SPEC = EnvironmentSpec((4,), "float32", 2)
 ENDPOINT = Endpoint("tcp://[::1]:7447", "lander", str(Path("/secrets/token")), 60.0)
-ACTING = ActorSettings("CartPole-v1", 3, 0, (0.1, 0.2), DQN(n_step=3), 50, True, SPEC, pull_period=0.5)
+ACTING = ActorSettings("CartPole-v1", 3, 0, (0.1, 0.2), DQN(n_step=3), 50, SPEC, values=True, pull_period=0.5)
 HANDLES = (SharedHandle("/dev/shm/model", "hogwild"), ServedHandle(ServedOptions(), "model/vector-1"))
 EXAMPLES: list[Role] = [
     ActorRole(1, ACTING, POLICY, REPLAY, TRANSITIONS, relay=ENDPOINT, generation=7),

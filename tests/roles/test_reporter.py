@@ -19,7 +19,7 @@ from headrace.servers import RoleServer
 from headrace.types import EnvironmentSpec
 
 SPEC = EnvironmentSpec((4,), "float32", 2)
-SETTINGS = ActorSettings("CartPole-v1", 3, 2, (0.1, 0.2), DQN(), 50, True, SPEC, run_id="mine")
+SETTINGS = ActorSettings("CartPole-v1", 3, 2, (0.1, 0.2), DQN(), 50, SPEC, values=True, run_id="mine")
 ROLE = ActorRole(1, SETTINGS, POLICY, REPLAY, generation=5)
 
 

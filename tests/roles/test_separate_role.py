@@ -66,7 +66,7 @@ class Context(RoleContext):
         return self.server
 
 
-SETTINGS = ActorSettings("CartPole-v1", 3, 0, (0.1, 0.2), DQN(n_step=3, discount=0.99), 50, True, SPEC)
+SETTINGS = ActorSettings("CartPole-v1", 3, 0, (0.1, 0.2), DQN(n_step=3, discount=0.99), 50, SPEC, values=True)
 BASE = 3 * GENERATIONS_PER_START
 
 

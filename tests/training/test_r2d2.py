@@ -113,7 +113,7 @@ def test_it_resumes_after_an_environment_s_exception(monkeypatch: pytest.MonkeyP
     """The second environment raises in a step with which a window begins."""
     spec = describe(SHORT)
     updater = SMALL.make_updater(spec, "cpu", 0)
-    settings = ActorSettings(SHORT, 0, 0, (0.0, 0.0), SMALL, 1, False, spec)
+    settings = ActorSettings(SHORT, 0, 0, (0.0, 0.0), SMALL, 1, spec)
 
     def start() -> ReplayWorker:
         return ReplayWorker(settings, SMALL, updater, Table(SMALL.table_form(spec, 1).signature, min_size=10_000))

@@ -36,10 +36,10 @@ class ActorSettings:
     """Exploration of each environment [E], such as its epsilon or sigma."""
     algorithm: Algorithm
     chunk_steps: int
-    values: bool
-    """Whether to send initial priorities computed from the actor's Q values."""
     spec: EnvironmentSpec
     """The environment's spec on the learner's machine."""
+    values: bool = False
+    """Whether to send initial priorities computed from the actor's Q values."""
     pull_period: float = 400
     """Interval between polls for a newer policy, in pull units; steps are summed over this actor's environments."""
     pull_unit: PullUnit = "steps"

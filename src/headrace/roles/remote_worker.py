@@ -52,6 +52,13 @@ class WorkerSettings:
     engine: Engine = "auto"
     """What computes the updater's networks."""
 
+    def open_table(self) -> Table | None:
+        """The worker's own table; None if it has none."""
+        replay = self.acting.algorithm.replay
+        if self.table is None or replay is None:
+            return None
+        return Table(replay.table_form(self.acting.spec, self.acting.chunk_steps).signature, **self.table)
+
 
 def updater_seed(seed: int, number: int) -> int:
     """Seed of the updater's random numbers: of worker `number`, or of a worker's start `number`; 0 keeps `seed`."""
@@ -135,7 +142,7 @@ class WorkerRole(ActingRole):
             def more() -> dict[str, Any] | None:
                 return {**_report(worker, vectors, own), "diverged": diverged} if worker else None
 
-            own = _own_table(settings)
+            own = settings.open_table()
             clock = PhaseClock(ACTOR_PHASES, len(acting.exploration))
             clock.restart("environment")  # whose constructors may hang
             reporter = ActorReporter(context.connect(), self, acting, clock, more, hang_seconds)
@@ -163,14 +170,6 @@ class WorkerRole(ActingRole):
                     diverged = str(error)  # goes with the last report: the run may not see this process end
                     raise
                 reporter.count(worker.steps - before, worker.take_episodes(), worker.exploration)
-
-
-def _own_table(settings: WorkerSettings) -> Table | None:
-    acting = settings.acting
-    replay = acting.algorithm.replay
-    if settings.table is None or replay is None:
-        return None
-    return Table(replay.table_form(acting.spec, acting.chunk_steps).signature, **settings.table)
 
 
 def _of_generation(settings: WorkerSettings, generation: int) -> WorkerSettings:

@@ -11,7 +11,6 @@ from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Algorithm
 from headrace.environments import describe
 from headrace.gradients.base import ParameterVector
-from headrace.replay import Table
 from headrace.roles.base import Worker
 from headrace.roles.remote_worker import build_worker
 from headrace.servers import EmbeddedServer
@@ -44,7 +43,6 @@ def _build(environment: str, algorithm: Algorithm, rows: int, server: EmbeddedSe
     replay = algorithm.replay
     if replay is not None:
         algorithm = dataclasses.replace(replay, learning_starts=replay.batch_size)
-        replay = algorithm
     topology, spec = Hogwild(workers=1, envs_per_worker=rows), describe(environment)
     vectors = open_vectors(topology, algorithm, server.endpoint)
     assert vectors is not None
@@ -56,7 +54,4 @@ def _build(environment: str, algorithm: Algorithm, rows: int, server: EmbeddedSe
     def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
         return next(handles).open(initial, options, server.endpoint, 0, 0)
 
-    table = None
-    if settings.table is not None and replay is not None:
-        table = Table(replay.table_form(spec, topology.chunk_steps).signature, **settings.table)
-    return build_worker(settings, open_vector, table)
+    return build_worker(settings, open_vector, settings.open_table())

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from headrace.networks import PolicyGraph
 from headrace.replay import Batches, Experience
-from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Learning, Role
 from headrace.roles.handles import PARAMETERS, POLICY, REPLAY, SIMULATED, TRANSITIONS
 from headrace.roles.learner import Learner
@@ -97,20 +96,15 @@ class ApexProgram(Program):
 
     def _actor(self, index: int, exploration: tuple[float, ...]) -> ActorRole:
         config, context, algorithm = self._config, self._context, self._algorithm
-        settings = ActorSettings(
-            environment=context.environment,
-            seed=context.seed,
-            first_environment=index * config.envs_per_actor,
-            exploration=exploration,
-            algorithm=algorithm,
-            chunk_steps=config.chunk_steps,
+        settings = context.actor_settings(
+            index * config.envs_per_actor,
+            exploration,
+            config.chunk_steps,
             values=algorithm.actor_priorities(context.spec),
-            spec=context.spec,
             pull_period=config.pull_period,
             pull_unit=config.pull_unit,
             precision=config.actor_precision,
             communication_bits=config.communication_bits,
-            run_id=context.run_id,
         )
         transitions = TRANSITIONS if algorithm.world_model else None
         return ActorRole(

@@ -1,11 +1,13 @@
 """The contract of every topology: its roles, and one step of its part in the training process."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headrace.algorithms.base import Updater
 from headrace.algorithms.config import Algorithm, Engine, OffPolicy
 from headrace.replay import Experience
+from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
 from headrace.servers import RunServer
@@ -38,6 +40,22 @@ class RunContext(NamedTuple):
         """The algorithm, which learns from replay."""
         assert self.algorithm.replay is not None
         return self.algorithm.replay
+
+    def actor_settings(
+        self, first_environment: int, exploration: Sequence[float], chunk_steps: int, **more: Any
+    ) -> ActorSettings:
+        """Settings of the run's actor whose environments, one for each number of `exploration`, begin with this one."""
+        return ActorSettings(
+            environment=self.environment,
+            seed=self.seed,
+            first_environment=first_environment,
+            exploration=tuple(exploration),
+            algorithm=self.algorithm,
+            chunk_steps=chunk_steps,
+            spec=self.spec,
+            run_id=self.run_id,
+            **more,
+        )
 
 
 class Program(ABC):

@@ -88,17 +88,8 @@ class SerialProgram(Program):
 
 
 def _actor_settings(config: Serial, context: RunContext) -> ActorSettings:
-    algorithm = context.off_policy
-    return ActorSettings(
-        environment=context.environment,
-        seed=context.seed,
-        first_environment=0,
-        exploration=tuple(algorithm.serial_exploration(config.envs_per_actor, 0)),
-        algorithm=algorithm,
-        chunk_steps=config.chunk_steps,
-        values=False,
-        spec=context.spec,
-    )
+    exploration = context.off_policy.serial_exploration(config.envs_per_actor, 0)
+    return context.actor_settings(0, exploration, config.chunk_steps)
 
 
 def _rollout_worker(config: Serial, context: RunContext, algorithm: OnPolicy) -> RolloutWorker:

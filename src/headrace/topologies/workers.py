@@ -9,7 +9,6 @@ from headrace.clock import monotonic, sleep
 from headrace.errors import DivergenceError, ReplayError
 from headrace.gradients.measured import STALENESS
 from headrace.replay import Experience, ReplayTable
-from headrace.roles.actor import ActorSettings
 from headrace.roles.base import GATE, HELD, Role
 from headrace.roles.clock import PhaseClock
 from headrace.roles.gate import Gate, Held, State
@@ -125,17 +124,7 @@ def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerS
             table["seed"] += index
             burst = replay.table_form(context.spec, config.chunk_steps).burst * config.envs_per_worker
             table["limiter_tolerance"] = max(table["limiter_tolerance"] / workers, replay.batch_size + burst)
-    acting = ActorSettings(
-        environment=context.environment,
-        seed=context.seed,
-        first_environment=index * config.envs_per_worker,
-        exploration=tuple(exploration),
-        algorithm=algorithm,
-        chunk_steps=config.chunk_steps,
-        values=False,
-        spec=context.spec,
-        run_id=context.run_id,
-    )
+    acting = context.actor_settings(index * config.envs_per_worker, exploration, config.chunk_steps)
     seed = updater_seed(context.seed, index)
     return WorkerSettings(acting, workers, context.vectors.handles, table, seed, context.engine)
 
