@@ -3,7 +3,6 @@
 import difflib
 import os
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -70,10 +69,7 @@ def train(
     See `Settings`, and `Callbacks` for what is called during training. Raises HeadraceError.
     """
     config = _configure(environment, settings)
-    if run_dir:
-        directory = RunDirectory.create(_path("run_dir", run_dir), config.to_json())
-    else:
-        directory = RunDirectory.create_default(environment, config.algorithm.name, datetime.now(), config.to_json())
+    directory = RunDirectory.create_for(config, _path("run_dir", run_dir) if run_dir else None)
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
     with directory, directory.discarded_unless_used(), _display(config, directory, quiet) as display:
         return train_run(config, directory, display, callbacks=callbacks)
@@ -149,8 +145,7 @@ def tune(
 
 
 def _display(config: RunConfig, directory: RunDirectory, quiet: bool) -> Display:
-    heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(directory.path))
-    return open_display(heading, quiet=quiet)
+    return open_display(Heading.of(config, directory.path), quiet=quiet)
 
 
 def _path(name: str, value: object) -> Path:
@@ -185,11 +180,5 @@ def _configure(environment: str, settings: Settings) -> RunConfig:
         given.pop("run", "default"),
         _path("token_file", token_file) if token_file else None,
     )
-    defaults: dict[str, Any] = {
-        "algorithm": known.algorithm,
-        "evaluation_period_seconds": known.evaluation_period_seconds,
-        "evaluation_episodes": known.evaluation_episodes,
-        "final_evaluation_episodes": known.final_evaluation_episodes,
-        "checkpoint_period_seconds": known.checkpoint_period_seconds,
-    }
+    defaults = {"algorithm": known.algorithm, **known.periods()}
     return RunConfig(environment, server=server, **(defaults | given))

@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
         config = RunConfig.from_json(directory.read_config()).with_rules(*rules)
         with held_back():
             from headrace import training
-        heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(options.run))
+        heading = Heading.of(config, options.run)
         with (
             open_sinks(config, options.metrics_listen, options.track) as sinks,
             open_display(heading, quiet=options.quiet) as display,

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -143,13 +142,12 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
     config = options.to_config()
     with (
         open_sinks(config, options.metrics_listen, options.track) as sinks,
-        _create(options.run_dir, config) as directory,
+        RunDirectory.create_for(config, options.run_dir) as directory,
         directory.discarded_unless_used(),
     ):
-        heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(directory.path))
         with held_back():
             from headrace import training
-        with open_display(heading, quiet=options.quiet) as display:
+        with open_display(Heading.of(config, directory.path), quiet=options.quiet) as display:
             if hint:
                 display.message(hint)
             sinks.attach(directory)
@@ -157,12 +155,6 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
                 display.message(f"no stopping rule is set: the run stops after the preset's {config.steps:,} steps")
             result = training.train(config, directory, display, local_actors=local_actors)
     return conclude(result)
-
-
-def _create(path: Path | None, config: RunConfig) -> RunDirectory:
-    if path is not None:
-        return RunDirectory.create(path, config.to_json())
-    return RunDirectory.create_default(config.environment, config.algorithm.name, datetime.now(), config.to_json())
 
 
 def read_options(arguments: Sequence[str], prog: str = _PROG, description: str = "Train a policy.") -> TrainOptions:
@@ -200,10 +192,7 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
         topology_name=topology,
         launcher=LAUNCHERS[launcher](),
         launcher_name=launcher,
-        evaluation_period_seconds=known.evaluation_period_seconds,
-        evaluation_episodes=known.evaluation_episodes,
-        final_evaluation_episodes=known.final_evaluation_episodes,
-        checkpoint_period_seconds=known.checkpoint_period_seconds,
+        **known.periods(),
     )
     if not environment:
         object.__setattr__(default, "environment", tyro.MISSING)  # no check of a setting accepts this value

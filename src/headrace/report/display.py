@@ -5,11 +5,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, TextIO
 
 from headrace.report.formats import count, duration, number, score_text
 from headrace.report.progress import Progress
+from headrace.settings import RunConfig
 
 __all__ = ["Display", "Heading", "PlainDisplay", "QuietDisplay", "draws_live", "open_display"]
 
@@ -25,6 +27,11 @@ class Heading(NamedTuple):
     algorithm: str
     topology: str
     run_directory: str
+
+    @staticmethod
+    def of(config: RunConfig, path: Path) -> "Heading":
+        """That of a run in this directory."""
+        return Heading(config.environment, config.algorithm.name, config.topology.name, str(path))
 
 
 class Display:

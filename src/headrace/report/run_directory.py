@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self
 
 from headrace.errors import CheckpointError, HeadraceError, LaunchError, StorageError, require
 from headrace.report.events import EventFile
+from headrace.settings import RunConfig
 
 __all__ = ["RecordSink", "RunDirectory", "cut_torn_line", "default_run_directory", "make_default_directory"]
 
@@ -101,6 +102,13 @@ class RunDirectory:
     def create_default(cls, environment: str, algorithm: str, now: datetime, config_json: str) -> Self:
         """Like create(), with a default name; takes the next name if another process takes the first."""
         return cls._create(make_default_directory(environment, algorithm, now), config_json, made=True)
+
+    @classmethod
+    def create_for(cls, config: RunConfig, path: Path | None) -> Self:
+        """The directory of a new run at this path; None: with a default name."""
+        if path is not None:
+            return cls.create(path, config.to_json())
+        return cls.create_default(config.environment, config.algorithm.name, datetime.now(), config.to_json())
 
     @classmethod
     def open(cls, path: Path, *, writing: bool = False) -> Self:

@@ -8,7 +8,7 @@ and 154 on LunarLander in 100,000 (DQN, published scores).
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from headrace.algorithms.config import Algorithm, Tuned
 from headrace.algorithms.registry import find_algorithm, known_algorithms
@@ -54,6 +54,15 @@ class Preset(NamedTuple):
         if self.frugal:
             return "serial"
         return "apex" if self.algorithm.replay is not None else "hogwild"
+
+    def periods(self) -> dict[str, Any]:
+        """The settings of evaluations and checkpoints, by the names that they have in a run's configuration."""
+        return {
+            "evaluation_period_seconds": self.evaluation_period_seconds,
+            "evaluation_episodes": self.evaluation_episodes,
+            "final_evaluation_episodes": self.final_evaluation_episodes,
+            "checkpoint_period_seconds": self.checkpoint_period_seconds,
+        }
 
     def topology(self, name: TopologyName) -> Topology:
         """The topology of this name; each worker steps as many environments as the serial topology does."""

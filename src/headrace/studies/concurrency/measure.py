@@ -295,7 +295,7 @@ def _train() -> None:
         path = Path(settings.folder).with_name("costs.json")
         write_text(path, json.dumps(case.costs))
         config = replace(config, launcher=replace(config.launcher, costs=path))
-    heading = Heading(config.environment, config.algorithm.name, config.topology.name, settings.folder)
+    heading = Heading.of(config, Path(settings.folder))
     with (
         RunDirectory.create(Path(settings.folder), config.to_json()) as run,
         open_display(heading, quiet=True) as shown,
