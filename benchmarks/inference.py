@@ -30,7 +30,8 @@ def _build(spec: EnvironmentSpec, hidden: tuple[int, ...]) -> dict[str, _Call]:
     """Calls of the actor's policy in each precision and of the same network in torch, from arrays to arrays."""
     import torch
 
-    from headrace.networks import Architecture, PolicyGraph
+    from headrace.networks import Architecture
+    from headrace.networks.policy_graph import PolicyGraph
     from headrace.networks.torch_modules import PolicyModule
     from headrace.parameters import Policy
 

@@ -30,7 +30,8 @@ from benchmarks.measure import Row, at_most, report, require, warn_if_busy
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.writers import table_signature
 from headrace.launch import ProcessLauncher
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.roles.actor import ActorSettings

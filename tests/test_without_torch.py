@@ -1,4 +1,7 @@
-"""Torch is imported by the torch engine only: runs on the native engine, in whose processes nothing imports it."""
+"""Torch is imported by the torch engine only: runs on the native engine, in whose processes nothing imports it.
+
+Nor do roles import onnx or its runtime that build or run no graph.
+"""
 
 import os
 import subprocess
@@ -44,6 +47,13 @@ LIMITS = ["--steps", "1000", "--final-evaluation-episodes", "2", "--device", "au
 
 def test_all_modules_but_the_torch_engine_s_do_without_it() -> None:
     subprocess.run([sys.executable, "-c", IMPORT_ALL], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("role", ["remote_actor", "remote_worker", "evaluator", "planner", "separate_role"])
+def test_roles_import_neither_onnx_nor_its_runtime_before_they_use_it(role: str) -> None:
+    program = "import sys; sys.modules |= dict.fromkeys(('onnx', 'onnxruntime')); "
+    program += f"import headrace.launch.child, headrace.roles.{role}"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 class Guarded:

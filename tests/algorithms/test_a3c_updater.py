@@ -12,8 +12,8 @@ from headrace import A3C, AdPsgd, Hogwild, Lock
 from headrace.algorithms.a3c.updater import A3CUpdater
 from headrace.algorithms.config import Engine
 from headrace.errors import CheckpointError
-from headrace.networks import PolicyGraph
 from headrace.networks.actor_critic import ActorCritic
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters import Policy
 from headrace.servers import Endpoint
 from headrace.topologies.config import Topology

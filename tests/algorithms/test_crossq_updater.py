@@ -16,7 +16,7 @@ from headrace.algorithms.crossq.config import CrossQ
 from headrace.algorithms.crossq.updater import CrossQUpdater
 from headrace.errors import CheckpointError, ConfigError
 from headrace.gradients.local import LocalVector
-from headrace.networks import PolicyGraph
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters import Policy
 from headrace.types import Array, Batch, EnvironmentSpec
 

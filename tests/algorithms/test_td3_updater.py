@@ -15,7 +15,7 @@ from headrace.algorithms.td3.config import TD3
 from headrace.algorithms.td3.updater import TD3Updater
 from headrace.errors import CheckpointError, ConfigError
 from headrace.gradients.local import LocalVector
-from headrace.networks import PolicyGraph
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters import Policy
 from headrace.types import Array, Batch, EnvironmentSpec
 

@@ -18,7 +18,8 @@ from headrace.errors import ConfigError, LaunchError, StorageError
 from headrace.launch import Exit, deaths, separate_roles
 from headrace.launch.relay import Relay
 from headrace.launch.separate_roles import run_separate
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters.snapshot import Stamp
 from headrace.roles.acting_role import ActingRole
 from headrace.roles.actor import ActorSettings

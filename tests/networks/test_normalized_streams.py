@@ -12,12 +12,12 @@ from headrace._native import OptimizerOptions, dense_instructions
 from headrace.algorithms.engine import open_normalized_network
 from headrace.errors import ConfigError
 from headrace.gradients.local import LocalVector
-from headrace.networks import PolicyGraph
 from headrace.networks.architecture import Architecture, Head
 from headrace.networks.base import NormalizedNetwork
 from headrace.networks.native_network import NormalizedNativeNetwork
 from headrace.networks.normalized_streams import Limits, NormalizedStreams
 from headrace.networks.own_network import OwnNetwork, OwnParameter
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.networks.torch_network import NormalizedTorchNetwork
 from headrace.types import Array, EnvironmentSpec

@@ -10,7 +10,8 @@ import pytest
 
 from headrace import A3C, D4PG, DQN, SAC, TD3
 from headrace.errors import ConfigError
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.precision import Precision
 from headrace.networks.records import ILLEGAL, draw_records, split

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from headrace.errors import ConfigError
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.torch_modules import PolicyModule
 from headrace.parameters import Policy
 from headrace.types import EnvironmentSpec

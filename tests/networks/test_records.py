@@ -8,9 +8,10 @@ from headrace.algorithms.dqn import DQN
 from headrace.algorithms.engine import open_network
 from headrace.algorithms.exploration import EpsilonGreedy
 from headrace.environments.records import Packer
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
 from headrace.networks.critic import Critic
 from headrace.networks.graph_layers import LAYERS
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.records import ILLEGAL, draw_records, expand, split
 from headrace.networks.twin_critics import TwinCritics

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
 from headrace.networks.architecture import Head
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.torch_network import RecurrentNetwork
 from headrace.parameters import Policy

@@ -5,7 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.session import open_session
 from headrace.types import EnvironmentSpec
 

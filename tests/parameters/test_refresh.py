@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from headrace.errors import ClosedError
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters import Policy
 from headrace.parameters.refresh import PullSchedule, Refresh
 from headrace.parameters.snapshot import Stamp

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ClosedError, EnvironmentFault
-from headrace.networks import PolicyGraph
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.roles import evaluator
 from headrace.roles.base import EVALUATION_POLICY
 from headrace.roles.evaluator import EvaluatorRole, play

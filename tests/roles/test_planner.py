@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from headrace import DynaQ
 from headrace._native import Server
 from headrace.clock import new_event
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.replay import BatchBuffer, ChunkWriter, ReplayTable, Signature, Table
 from headrace.roles import planner
 from headrace.roles.base import REPORTS, RoleContext

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from headrace.errors import DivergenceError, ServerError
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters import Policy
 from headrace.parameters.snapshot import Snapshot, Stamp, decode_snapshot
 from headrace.roles.handles import PARAMETERS, POLICY

@@ -11,7 +11,8 @@ import numpy as np
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.writers import table_signature
 from headrace.clock import new_event
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters.snapshot import Stamp
 from headrace.roles.actor import ACTOR_PHASES, ActorSettings
 from headrace.roles.base import REPORTS, RoleContext

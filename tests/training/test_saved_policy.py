@@ -11,7 +11,7 @@ import headrace
 from headrace import DQN, SAC, errors
 from headrace.algorithms.config import Algorithm
 from headrace.environments import make
-from headrace.networks import PolicyGraph
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig

@@ -16,7 +16,8 @@ from headrace import A3C, Hogwild, ParameterServer
 from headrace.algorithms.config import Algorithm
 from headrace.environments.toy import Corridor
 from headrace.errors import ConfigError
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
 from headrace.topologies import config

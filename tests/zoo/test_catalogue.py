@@ -10,7 +10,7 @@ import headrace
 from headrace.algorithms.dqn import DQN
 from headrace.environments import describe
 from headrace.errors import ConfigError, EnvironmentFault
-from headrace.networks import PolicyGraph
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.settings import RunConfig
 from headrace.training import evaluate
 from headrace.training.saved_policy import Interface, _ActionSpace, load_kept, read_trained

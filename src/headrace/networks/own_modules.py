@@ -18,9 +18,10 @@ from headrace.errors import ConfigError
 from headrace.imports import import_user_module
 from headrace.networks.architecture import Architecture, Head
 from headrace.networks.graph_builder import OPSET
+from headrace.networks.graph_names import INPUT
 from headrace.networks.own_graph import OWN_OUTPUT
 from headrace.networks.own_network import OwnNetwork, OwnParameter
-from headrace.networks.policy_graph import INPUT, PolicyGraph
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.records import ILLEGAL, draw_records, split
 from headrace.networks.session import open_session
 from headrace.networks.torch_modules import part_values

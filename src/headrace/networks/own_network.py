@@ -4,13 +4,16 @@ import base64
 import zlib
 from dataclasses import dataclass
 from math import prod, sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from headrace.networks.layout import Layout, Parameter
 from headrace.types import EnvironmentSpec
+
+if TYPE_CHECKING:
+    import onnx
 
 __all__ = ["OwnLayout", "OwnNetwork", "OwnParameter"]
 
@@ -44,12 +47,14 @@ class OwnNetwork:
         return OwnLayout.of(self)
 
     @property
-    def model(self) -> onnx.ModelProto:
+    def model(self) -> "onnx.ModelProto":
         """The ONNX model without the parameters' values."""
+        import onnx
+
         return onnx.load_model_from_string(zlib.decompress(base64.b64decode(self.graph)))
 
     @staticmethod
-    def pack(model: onnx.ModelProto) -> str:
+    def pack(model: "onnx.ModelProto") -> str:
         """The text of `graph` for a model."""
         return base64.b64encode(zlib.compress(model.SerializeToString())).decode()
 

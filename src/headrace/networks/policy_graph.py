@@ -11,20 +11,14 @@ from onnx import TensorProto, helper
 from headrace.networks.architecture import Architecture, Dense, Encoder
 from headrace.networks.graph_builder import GraphBuilder
 from headrace.networks.graph_layers import LAYERS
+from headrace.networks.graph_names import NEXT_STATE, OUTPUT, PARTS, STATE
 from headrace.networks.graph_template import GraphTemplate
 from headrace.networks.own_graph import add_own_nodes
 from headrace.networks.precision import Precision
 from headrace.networks.records import ILLEGAL, one_hot
 from headrace.types import Array, Part
 
-__all__ = ["INPUT", "NEXT_STATE", "OUTPUT", "PARTS", "STATE", "PolicyGraph"]
-
-INPUT = "observation"
-OUTPUT = "output"
-STATE = "state"
-NEXT_STATE = "next_state"
-PARTS = "headrace.parts"
-"""Key of the parts in the model's metadata: a JSON array, if observations are records."""
+__all__ = ["PolicyGraph"]
 
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}
 """Where ONNX's gates, i o f c or z r h, stand in the order of the parameters, i f g o or r z n."""

@@ -3,8 +3,6 @@
 import os
 from typing import Any
 
-import onnxruntime
-
 __all__ = ["open_session"]
 
 
@@ -14,6 +12,8 @@ def open_session(graph: bytes) -> Any:
     The graph is passed as the path of an in-memory file: ONNX Runtime reads a path without holding Python's lock, so
     that an actor can continue meanwhile. From bytes it would copy and parse 34 MB in 12 ms with the lock held.
     """
+    import onnxruntime  # workers, which act with their learner's network, do without it
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1

@@ -9,7 +9,8 @@ import numpy as np
 
 from headrace.networks.architecture import Architecture
 from headrace.networks.graph_layers import LAYERS
-from headrace.networks.policy_graph import INPUT, PolicyGraph
+from headrace.networks.graph_names import INPUT
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.networks.records import draw_records, split
 from headrace.networks.session import open_session

@@ -3,11 +3,15 @@
 import json
 import struct
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
 from headrace.networks.precision import Precision
 from headrace.parameters.packing import pack, unpack
 from headrace.types import Array
+
+if TYPE_CHECKING:
+    from headrace.networks.policy_graph import PolicyGraph
 
 __all__ = ["PolicyDecoder", "PolicyEncoder"]
 
@@ -18,6 +22,8 @@ class PolicyEncoder:
     """Encodes float32 parameters: as a graph of the precision, or below 32 bits as packed parameters."""
 
     def __init__(self, architecture: Architecture, precision: Precision, bits: int) -> None:
+        from headrace.networks.policy_graph import PolicyGraph
+
         self._bits = bits
         self._graph = PolicyGraph(architecture, precision)
         header = json.dumps(architecture.to_record()).encode()
@@ -46,6 +52,8 @@ class PolicyDecoder:
         begin = _LENGTH.size + _LENGTH.unpack_from(data)[0]
         header = data[_LENGTH.size : begin]
         if self._graph is None or header != self._header:
+            from headrace.networks.policy_graph import PolicyGraph
+
             self._header = header
             self._graph = PolicyGraph(Architecture.from_record(json.loads(header)), self._precision)
         return self._graph.serialize(unpack(memoryview(data)[begin:]))

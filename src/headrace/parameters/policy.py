@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.fields import read_fields
-from headrace.networks.policy_graph import INPUT, PARTS, STATE
+from headrace.networks.graph_names import INPUT, PARTS, STATE
 from headrace.networks.records import split
 from headrace.networks.session import open_session
 from headrace.types import Array, Part

@@ -1,15 +1,18 @@
 """Publishes the learner's parameters in a background thread."""
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headrace.clock import new_condition, new_lock, spend, start_thread
 from headrace.errors import DivergenceError
-from headrace.networks import PolicyGraph
 from headrace.parameters.base import ParameterStore
 from headrace.parameters.snapshot import Snapshot, encode_snapshot
 from headrace.roles.handles import ParametersHandle, PolicyHandle
+
+if TYPE_CHECKING:
+    from headrace.networks.policy_graph import PolicyGraph
 
 __all__ = ["Blobs", "Publisher", "graph_blobs", "parameter_blobs"]
 
@@ -18,7 +21,7 @@ Blobs = Mapping[str, bytes | memoryview]
 _CLOSE_SECONDS = 5.0
 
 
-def graph_blobs(graph: PolicyGraph, policy: PolicyHandle) -> Callable[[Snapshot], Blobs]:
+def graph_blobs(graph: "PolicyGraph", policy: PolicyHandle) -> Callable[[Snapshot], Blobs]:
     """Encodes the full-precision policy that actors install, and its news."""
     return lambda snapshot: policy.blobs(graph.serialize(snapshot.weights), snapshot.taken)
 

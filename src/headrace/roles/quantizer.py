@@ -9,7 +9,8 @@ import numpy as np
 
 from headrace.clock import Executor, Outcome, monotonic, new_executor, spend
 from headrace.errors import ClosedError
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.networks.records import ILLEGAL
 from headrace.parameters import Policy

@@ -22,7 +22,7 @@ from headrace.errors import ConfigError, StorageError
 from headrace.gradients.served import add_gradient
 from headrace.launch.processes import child_environment
 from headrace.launch.simulated.costs import WORK, Cost
-from headrace.networks import PolicyGraph
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyEncoder
 from headrace.roles.learner import LEARNER_PHASES

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from headrace.networks import PolicyGraph
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.replay import Batches, Experience
 from headrace.roles.base import Learning, Role
 from headrace.roles.handles import PARAMETERS, POLICY, REPLAY, SIMULATED, TRANSITIONS

@@ -4,8 +4,9 @@ import dataclasses
 
 from headrace.clock import simulated_cores
 from headrace.errors import ConfigError
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
 from headrace.networks.graph_layers import INTEGER_WIDTH
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.timing import fastest, is_slower, measure_precisions
 from headrace.topologies.config import Apex, Topology
 

@@ -22,7 +22,7 @@ from headrace.errors import (
 )
 from headrace.launch import Guard, Launcher, error_line
 from headrace.machine import available_cores
-from headrace.networks import PolicyGraph
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import GENERATIONS_PER_START

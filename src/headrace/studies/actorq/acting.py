@@ -23,7 +23,8 @@ from headrace.algorithms.writers import table_signature
 from headrace.environments import describe
 from headrace.errors import LaunchError
 from headrace.launch import Launcher, ProcessLauncher
-from headrace.networks import Architecture, PolicyGraph
+from headrace.networks import Architecture
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.networks.timing import measure_precisions
 from headrace.parameters.form import PolicyEncoder

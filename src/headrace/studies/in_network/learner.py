@@ -19,7 +19,7 @@ from headrace.algorithms.dqn import DQN
 from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.algorithms.engine import limit_torch_threads
 from headrace.errors import LaunchError
-from headrace.networks import PolicyGraph
+from headrace.networks.policy_graph import PolicyGraph
 from headrace.replay import BatchBuffer, BatchesAhead, ReplayTable
 from headrace.replay.remote import connect
 from headrace.roles.clock import PhaseClock
