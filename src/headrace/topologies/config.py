@@ -154,7 +154,7 @@ class Serial(Topology):
         return 1
 
     def sized(self, processes: int, environments: int) -> Self:
-        """The same with so many environments; there is one process, whatever `processes` is."""
+        """The same with so many environments; there is one process, regardless of `processes`."""
         return dataclasses.replace(self, envs_per_actor=environments)
 
     def core_count(self, algorithm: Algorithm) -> int:
