@@ -73,7 +73,7 @@ written by `python -m benchmarks.zoo --page` from [`runs.csv`](../benchmarks/res
 
 _PROFILES = """## Performance profiles
 Share of runs that reached the threshold at least τ times as fast as the median run of Stable-Baselines3 in the same
-task, with 95 % intervals from ten seeds on; over the tasks that all of the systems have, and in which that run did.
+task, with 95 % intervals from ten seeds on, over the tasks that both systems have, and in which that run reached it.
 
 ![Performance profiles](images/zoo-profiles.svg)"""
 
@@ -101,9 +101,8 @@ _METHODS = """## Methods
 - What a preset chooses differently counts as much as the code: on HalfCheetah-v5 networks of 128 × 128 instead of
   256 × 256, batches of 128 instead of 256 and an update for every second step need about a fourteenth of
   Stable-Baselines3's products per environment step, of its sixteen times as many seconds.
-- Rows of walker, BipedalWalker, reacher, cheetah and frugal presets were measured while other programs ran: their
-  seconds are upper bounds. With Stable-Baselines3, CartPole-v1 (serial), finger-spin, hopper-hop, HalfCheetah-v5,
-  Hopper-v5, Walker2d-v5 and Ant-v5 each run had one of the two cores, and another run had the other.
+- Runs with one core had one of the machine's two, and another program had the other. Those of walker, BipedalWalker,
+  reacher, cheetah and frugal presets were measured while other programs ran: their seconds are upper bounds.
 - Published scores: SB3, the benchmark.md of its zoo, one run of each, in LunarLander-v2 and MuJoCo v3; ActorQ,
   D4PG of Krishnan et al. 2022, with floats; YuriyGuts, the DQN of snake-ai-reinforcement."""
 
@@ -113,7 +112,7 @@ def _failures(rows: Rows) -> str:
     measured = dict.fromkeys((row["system"], row["task"]) for row in rows)
     lines = [line for place in measured for line in _missed(rows, *place) if place[0] in HEADRACE]
     lines += _lacking(measured)
-    few = sorted({row["task"] for row in rows if len(_seeds(rows, row)) < _FEWEST_SEEDS})
+    few = sorted({f"{row['task']} ({_title(row['system'])})" for row in rows if len(_seeds(rows, row)) < _FEWEST_SEEDS})
     if few:
         lines.append(f"- One seed only, so that intervals say nothing: {', '.join(few)}")
     return "## What did not hold\n" + "\n".join(lines or ["Nothing."])
@@ -260,13 +259,13 @@ def _told(values: Mapping[Place, Sequence[Taken]], ours: Place, theirs: Place) -
 def _draw_profiles(rows: Rows) -> str:
     """The profiles of the systems that share tasks with Stable-Baselines3; empty without rows of two."""
     speeds = relative(taken(rows, _SECONDS.column, _SECONDS.until_the_end), "sb3")
-    systems = [name for name in ("apex", "serial", "sb3") if any(system == name for system, _ in speeds)]
+    systems = [name for name in ("serial", "sb3") if any(system == name for system, _ in speeds)]
     shared = shared_tasks(speeds, systems) if len(systems) > 1 else {}
     if not shared:
         return ""
     figure, axes = plain_axes("times as fast as Stable-Baselines3's median run, τ", "share of runs at τ or above")
     axes.set_xscale("log", base=2)
-    for color, (name, (shares, bounds)) in zip(("c1", "c3", "c2"), profiles(shared, _TIMES).items(), strict=False):
+    for color, (name, (shares, bounds)) in zip(("c1", "c2"), profiles(shared, _TIMES).items(), strict=False):
         axes.plot(_TIMES, shares, color=COLORS[color], label=_title(name), linewidth=1.5)
         if bounds is not None:
             axes.fill_between(_TIMES, bounds[0], bounds[1], color=COLORS[color], alpha=0.2)

@@ -20,7 +20,7 @@ PRESETS: dict[str, Tuned] = {
             max_gradient_norm=0.0,
             trunk="separate",
         ),
-        steps=2_000_000,
+        steps=3_000_000,
     ),
     "Pendulum-v1": Tuned(
         A3C(

@@ -36,7 +36,7 @@ PRESETS: dict[str, Tuned] = {
     ),
     "Acrobot-v1": Tuned(
         DQN(hidden=(128, 128), batch_size=128, epsilon_decay_steps=20_000),
-        steps=150_000,
+        steps=300_000,
     ),
     "MountainCar-v0": Tuned(
         DQN(
@@ -47,7 +47,7 @@ PRESETS: dict[str, Tuned] = {
             epsilon_decay_steps=60_000,
             learning_starts=10_000,
         ),
-        steps=300_000,
+        steps=400_000,
     ),
     "LunarLander-v3": Tuned(
         DQN(hidden=(128, 128), batch_size=128, epsilon_decay_steps=50_000),
