@@ -29,7 +29,7 @@ sys.exit(main(["train", "headrace.environments.toy:Corridor", "--steps", "500", 
         ("headrace.cli.train", signal.SIGTERM),
         ("headrace.cli.train", signal.SIGHUP),
         ("numpy", signal.SIGTERM),
-        ("onnxruntime", signal.SIGINT),
+        ("onnx", signal.SIGINT),
         ("headrace.environments.toy", signal.SIGHUP),
     ],
 )
