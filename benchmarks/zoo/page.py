@@ -101,8 +101,9 @@ _METHODS = """## Methods
 - What a preset chooses differently counts as much as the code: on HalfCheetah-v5 networks of 128 × 128 instead of
   256 × 256, batches of 128 instead of 256 and an update for every second step need about a fourteenth of
   Stable-Baselines3's products per environment step, of its sixteen times as many seconds.
-- Runs with one core had one of the machine's two, and another program had the other. Those of walker, BipedalWalker,
-  reacher, cheetah and frugal presets were measured while other programs ran: their seconds are upper bounds.
+- Runs with one core had one of the machine's two, and another program had the other. Runs of dm_control's walker,
+  reacher and cheetah, of BipedalWalker and of the frugal presets were measured while other programs ran on their cores:
+  their seconds are upper bounds.
 - Published scores: SB3, the benchmark.md of its zoo, one run of each, in LunarLander-v2 and MuJoCo v3; ActorQ,
   D4PG of Krishnan et al. 2022, with floats; YuriyGuts, the DQN of snake-ai-reinforcement."""
 
@@ -257,7 +258,7 @@ def _told(values: Mapping[Place, Sequence[Taken]], ours: Place, theirs: Place) -
 
 
 def _draw_profiles(rows: Rows) -> str:
-    """The profiles of the systems that share tasks with Stable-Baselines3; empty without rows of two."""
+    """The profiles of `serial`, which shares most tasks with it, and Stable-Baselines3; empty without rows of both."""
     speeds = relative(taken(rows, _SECONDS.column, _SECONDS.until_the_end), "sb3")
     systems = [name for name in ("serial", "sb3") if any(system == name for system, _ in speeds)]
     shared = shared_tasks(speeds, systems) if len(systems) > 1 else {}

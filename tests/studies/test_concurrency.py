@@ -97,6 +97,9 @@ def test_a_run_that_diverges_has_not_solved_its_task(tmp_path) -> None:
     assert row.keys() == {*COLUMNS}
     assert (row["solved"], row["stopped_by"], row["topology"], row["seed"]) == ("no", "diverged", "serial", 0)
     assert row["seconds_to_score"] is None
+    endless = replace(steep, config=replace(steep.config, until_score=None))
+    with pytest.raises(LaunchError, match="training diverged"):
+        measure(endless, tmp_path / "endless")
 
 
 def test_an_interrupted_run_is_no_row(monkeypatch, tmp_path) -> None:

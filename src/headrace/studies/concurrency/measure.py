@@ -129,8 +129,8 @@ class _Settings:
 def measure(case: Case, folder: Path) -> dict[str, Any]:
     """Trains into a folder, which is replaced: an interrupted run starts over, because its clock must be continuous.
 
-    A run that diverges has a row, and has not solved its task. Raises LaunchError if the run fails or was interrupted,
-    or if not all workers that were to be killed were killed.
+    A run to a target that diverges has a row, and has not reached it. Raises LaunchError if the run fails, was
+    interrupted, or diverges without a target, or if not all workers that were to be killed were killed.
     """
     shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder)
@@ -143,6 +143,8 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     with Process.of_module(__name__, folder, settings, name=str(case)) as process:
         killed, diverged = process.record(limit)
     run = RunDirectory.open(folder / "run")
+    if diverged and config.until_score is None:
+        raise LaunchError("training diverged")
     if diverged:
         return _diverged_row(case, run.read_metrics(), len(killed))
     if len(killed) < case.killed:
@@ -158,7 +160,7 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
 
 
 def remake(case: Case, row: Record, folder: Path) -> dict[str, Any] | None:
-    """A measured row's figures, recomputed from its run's records; None if its folder no longer exists."""
+    """A measured row's figures, recomputed from its run's records; None if its folder no longer exists, or it diverged."""
     try:
         run = RunDirectory.open(folder / "run")
         summary = run.read_summary()
@@ -203,7 +205,7 @@ def _diverged_row(case: Case, records: Sequence[Record], killed: int) -> dict[st
         "workers": case.workers,
         "environments": case.environments,
         "seed": case.config.seed,
-        "solved": None if case.config.until_score is None else "no",
+        "solved": "no",
         "environment_steps": last.get("environment_steps"),
         "updates": last.get("learner_steps"),
         "seconds": last.get("seconds"),
