@@ -160,7 +160,7 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
 
 
 def remake(case: Case, row: Record, folder: Path) -> dict[str, Any] | None:
-    """A measured row's figures, recomputed from its records; None if its run diverged or its folder no longer exists."""
+    """A measured row's figures, from its run's records; None if the run diverged or its folder no longer exists."""
     try:
         run = RunDirectory.open(folder / "run")
         summary = run.read_summary()
