@@ -173,15 +173,15 @@ def answers(monkeypatch: pytest.MonkeyPatch, fresh: Sequence[float], status: int
 
 def test_what_is_measured_is_not_measured_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = answers(monkeypatch, [500.0, 500.0])
-    assert runs.measure(1, ("serial", "sb3"), (), 60.0) == 0
-    assert started == [("serial", "0"), ("sb3", "0")]
+    assert runs.measure(1, ("serial", "frugal"), (), 60.0) == 0
+    assert started == [("serial", "0"), ("frugal", "0")]
     started = answers(monkeypatch, [499.0])
     assert runs.measure(2, ("serial",), (), 60.0) == 1  # seed 1 misses the required 500
     assert started == [("serial", "1")]
     rows = READ(folder / "runs.csv")
     assert [(row["system"], row["seed"], row["holds"]) for row in rows] == [
         ("serial", "0", "True"),
-        ("sb3", "0", "True"),
+        ("frugal", "0", "True"),
         ("serial", "1", "False"),
     ]
     assert all((row["commit"], row["ended"]) == ("abc", "score") for row in rows)
