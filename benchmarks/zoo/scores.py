@@ -8,7 +8,7 @@ import numpy as np
 
 from headrace.types import Array
 
-__all__ = ["Place", "Rows", "Taken", "cells", "fewer", "relative", "shared_tasks", "taken"]
+__all__ = ["Place", "Rows", "Taken", "cells", "fewer", "median", "relative", "shared_tasks", "taken"]
 
 Rows = Sequence[Mapping[str, str]]
 Place = tuple[str, str]
@@ -61,16 +61,17 @@ def _first(one: Taken, other: Taken) -> float | None:
     return 0.0 if other.reached and other.value <= one.value else None
 
 
+def median(runs: Sequence[Taken]) -> float:
+    """The median; infinite if that run did not reach its threshold."""
+    return float(np.median([each.value if each.reached else math.inf for each in runs]))
+
+
 def relative(values: Mapping[Place, Sequence[Taken]], to: str) -> dict[Place, list[float]]:
     """How many times less a run took than the median of system `to` in the same task; 0 if it did not get there.
 
     Tasks in which the median run of `to` did not are left out.
     """
-    medians = {
-        task: float(np.median([each.value if each.reached else math.inf for each in runs]))
-        for (system, task), runs in values.items()
-        if system == to
-    }
+    medians = {task: median(runs) for (system, task), runs in values.items() if system == to}
     return {
         (system, task): [medians[task] / each.value if each.reached else 0.0 for each in runs]
         for (system, task), runs in values.items()

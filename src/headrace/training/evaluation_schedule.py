@@ -55,7 +55,7 @@ class EvaluationSchedule:
         """When the next evaluation is due: in environment steps, or in seconds."""
         self._next_hint = 0.0
         self._held_at = Moment(0, 0, 0.0)  # the last time that all steps were known
-        self._steps_per_second = 0.0  # before that
+        self._steps_per_second = 0.0  # between the last two such times
 
     @property
     def seconds_left(self) -> float:
