@@ -14,7 +14,6 @@ from headrace.errors import ConfigError, require
 
 __all__ = [
     "MOST_STEPS",
-    "check_record",
     "check_types",
     "errors_of",
     "fits",
@@ -145,14 +144,6 @@ def write_fields(config: object) -> dict[str, Any]:
 def write_json(config: object) -> str:
     """A dataclass as JSON in one line; read_json() reads it back."""
     return json.dumps(_to_json(config))
-
-
-def check_record(kind: type, record: Mapping[str, object]) -> None:
-    """Raises ConfigError for the first key of a TypedDict that is missing in a record or has another type."""
-    for name, hint in _hints(kind).items():
-        if name not in record:
-            raise ConfigError(f"{name} is missing; it is required")
-        require_fit(name, record[name], hint)
 
 
 @contextlib.contextmanager

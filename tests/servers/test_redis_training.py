@@ -99,4 +99,4 @@ def test_a_run_whose_redis_is_lost_ends_with_one_line_and_a_checkpoint(
         train(Mishaps(redis_server.stop), time_limit_seconds=200)
     assert f"no Redis at {redis_server.address}/0: " in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert newest_checkpoint(tmp_path / "run" / "checkpoints").state["learner_steps"] > 0
+    assert newest_checkpoint(tmp_path / "run" / "checkpoints").state.learner_steps > 0

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -15,18 +16,35 @@ from headrace.errors import CheckpointError, DivergenceError
 from headrace.replay import Experience, Signature, Table
 from headrace.report.run_directory import RunDirectory
 from headrace.training import Result
-from headrace.training.checkpoint import checkpoint_pause, newest_checkpoint, save_checkpoint, save_state
+from headrace.training.checkpoint import change_state, checkpoint_pause, newest_checkpoint, save_checkpoint
+from headrace.training.run_state import RunState
+from headrace.types import EnvironmentSpec
 
-STATE: dict[str, Any] = {
-    **{"environment_steps": 70, "learner_steps": 5, "seconds": 1.5, "episodes": 2, "total_seconds": 2.5},
-    **{"actor_seconds": {}, "learner_seconds": {}, "evaluations": {}, "totals": {}, "program": {}, "solved": False},
-    **{"generation": 0, "run_id": "", "next_evaluation": 10_000, "awaited_episodes": 0},
-    "spec": {"observation_shape": [2], "observation_dtype": "float32", "actions": 2, "stack": 1, "continuous": False},
-}
+STATE = RunState(
+    environment_steps=70,
+    learner_steps=5,
+    seconds=1.5,
+    total_seconds=2.5,
+    episodes=2,
+    run_id="",
+    generation=0,
+    spec=EnvironmentSpec((2,), "float32", 2),
+    acting_processes=1,
+    local_actors=True,
+    actor_seconds={},
+    learner_seconds={},
+    totals={},
+    evaluations={},
+    next_evaluation=10_000.0,
+    awaited_episodes=0,
+    solved=False,
+    target=None,
+    program={},
+)
 
 
-def save(folder: Path, value: float = 1.0, updates: int = 5) -> Path:
-    state = STATE | {"learner_steps": updates}
+def save(folder: Path, value: float = 1.0, updates: int = 5, **changes: Any) -> Path:
+    state = replace(STATE, learner_steps=updates, **changes)
     return save_checkpoint(folder, {"weight": np.array([value])}, b"graph", Table(Signature((2,), "float32")), state)
 
 
@@ -43,9 +61,9 @@ def test_the_newest_is_kept_and_read_back(tmp_path: Path) -> None:
 def test_a_state_is_changed_without_writing_the_other_files_again(tmp_path: Path) -> None:
     first = save(tmp_path)
     inode = (first / "learner.safetensors").stat().st_ino
-    second = save_state(tmp_path, {"episodes": 99})
+    second = change_state(tmp_path, episodes=99)
     found = newest_checkpoint(tmp_path)
-    assert (found.path, found.state["episodes"]) == (second, 99)
+    assert (found.path, found.state.episodes) == (second, 99)
     assert not first.exists()
     assert (second / "learner.safetensors").stat().st_ino == inode
     assert found.learner().keys()
@@ -58,9 +76,9 @@ def test_a_state_is_changed_on_a_file_system_without_links(tmp_path: Path, monke
 
     save(tmp_path, 3.0)
     monkeypatch.setattr(os, "link", refuse)
-    save_state(tmp_path, {"episodes": 99})
+    change_state(tmp_path, episodes=99)
     found = newest_checkpoint(tmp_path)
-    assert (found.state["episodes"], found.learner()["weight"].tolist()) == (99, [3.0])
+    assert (found.state.episodes, found.learner()["weight"].tolist()) == (99, [3.0])
 
 
 def test_a_network_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
@@ -153,12 +171,11 @@ def test_a_manifest_names_every_file_and_no_other(
 
 @pytest.mark.parametrize(
     ("state", "message"),
-    [({"seconds": "1"}, "seconds is '1'"), ({"solved": 1}, "solved is 1"), ({"spec": {}}, "observation_shape")],
+    [({"seconds": "1"}, "seconds is '1'"), ({"solved": 1}, "solved is 1"), ({"spec": {}}, "spec: observation_shape")],
 )
 def test_a_state_with_other_fields_is_reported_as_another_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: dict[str, Any], message: str
+    tmp_path: Path, state: dict[str, Any], message: str
 ) -> None:
-    monkeypatch.setitem(STATE, *next(iter(state.items())))
-    save(tmp_path)
+    save(tmp_path, **state)
     with pytest.raises(CheckpointError, match=rf"state.json is from another version: {message}"):
         newest_checkpoint(tmp_path)

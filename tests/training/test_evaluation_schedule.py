@@ -1,6 +1,8 @@
 """When the policy is evaluated, and the moment that an evaluation records."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -9,6 +11,21 @@ from headrace.training.evaluation import Evaluation, Moment
 from headrace.training.evaluation_schedule import EvaluationSchedule
 
 ASKED, ANSWERED = Moment(100, 20, 3.0), Moment(130, 21, 3.0)
+
+
+class Started(Mock):
+    """A session whose moment is what a function returns, and whose policy is empty."""
+
+    def __init__(self, moment: Callable[[], Moment], **parts: Any) -> None:
+        super().__init__(policy=lambda: b"", **parts)
+        self._now = moment
+
+    @property
+    def moment(self) -> Moment:
+        return self._now()
+
+    def _get_child_mock(self, **options: Any) -> Mock:
+        return Mock(**options)
 
 
 @pytest.mark.parametrize(
@@ -26,10 +43,8 @@ def test_the_last_steps_of_paused_workers_belong_to_the_evaluation(
     evaluations.answer.return_value = Evaluation([1.0], [5], ASKED)
     evaluations.promising.return_value = False
     moments = iter([ASKED, ANSWERED])
-    schedule = EvaluationSchedule(
-        config, program, evaluations, Mock(), clock, Mock(), Mock(),
-        holds=paused, policy=lambda: b"", moment=lambda: next(moments),
-    )  # fmt: skip
+    session = Started(lambda: next(moments), config=config, program=program, evaluations=evaluations, clock=clock)
+    schedule = EvaluationSchedule(session, holds=paused)
     schedule.evaluate(2, hold=paused)
     clock.paused = True  # also where the run ends meanwhile
     schedule.receive({"request": 1})
@@ -42,10 +57,15 @@ def test_an_evaluation_that_can_end_the_run_pauses_training(episodes: int, targe
     """So that the evaluated policy is the one kept."""
     config = Mock(evaluation_episodes=episodes, until_score=target, evaluation_period_seconds=1.0)
     evaluations, program = Mock(pending=False), Mock(deterministic=False)
-    schedule = EvaluationSchedule(
-        config, program, evaluations, Mock(near_greedy_return=None), Mock(paused=False, seconds=9.0), Mock(), Mock(),
-        holds=False, policy=lambda: b"", moment=lambda: ASKED,
-    )  # fmt: skip
+    session = Started(
+        lambda: ASKED,
+        config=config,
+        program=program,
+        evaluations=evaluations,
+        monitor=Mock(near_greedy_return=None),
+        clock=Mock(paused=False, seconds=9.0),
+    )
+    schedule = EvaluationSchedule(session, holds=False)
     schedule.evaluate_when_due()
     evaluations.request.assert_called_once_with(b"", ASKED, episodes, hold=held)
 
@@ -61,10 +81,15 @@ def test_workers_are_evaluated_by_steps_that_their_reports_do_not_show_yet(holds
     evaluations.answer.return_value = Evaluation([1.0], [5], ASKED)
     evaluations.promising.return_value = False
     steps = 60
-    schedule = EvaluationSchedule(
-        config, program, evaluations, Mock(near_greedy_return=5.0), clock, Mock(), Mock(),
-        holds=holds, policy=lambda: b"", moment=lambda: Moment(steps, 1, clock.seconds),
-    )  # fmt: skip
+    session = Started(
+        lambda: Moment(steps, 1, clock.seconds),
+        config=config,
+        program=program,
+        evaluations=evaluations,
+        monitor=Mock(near_greedy_return=5.0),
+        clock=clock,
+    )
+    schedule = EvaluationSchedule(session, holds=holds)
     schedule.evaluate_when_due()
     assert schedule.seconds_left == math.inf
     assert not evaluations.request.called

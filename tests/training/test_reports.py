@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -9,35 +10,36 @@ from unittest.mock import Mock
 import pytest
 
 from headrace.report.run_directory import RunDirectory
+from headrace.roles.base import GENERATIONS_PER_START
 from headrace.roles.totals import Totals
 from headrace.training import reports as module
 from headrace.training.reports import Reports
+from headrace.training.session import Session
 
-GENERATION = 1 << 16
+GENERATION = GENERATIONS_PER_START
+"""The lowest of the second start."""
 
 
 class Desk:
     """Reports of a run that was resumed once, and the objects that receive them."""
 
     def __init__(self, run: RunDirectory) -> None:
-        self.supervisor, self.schedule, self.server = Mock(), Mock(), Mock()
+        self.supervisor, self.schedule, self.server, self.program = Mock(), Mock(), Mock(), Mock()
         self.monitor = Mock(environment_steps=700)
+        self.program.take_reports.return_value = []
         self._run = run
-        program, clock = Mock(), Mock(seconds=2.5)
-        self.program = program
-        program.take_reports.return_value = []
-        self.reports = Reports(
-            self.server,
-            program,
-            run,
-            clock,
-            totals=Totals(),
+        session = Mock(
+            server=self.server,
+            program=self.program,
             monitor=self.monitor,
-            schedule=self.schedule,
-            supervisor=self.supervisor,
+            clock=Mock(seconds=2.5),
+            totals=Totals(),
             run_id="mine",
-            generation=GENERATION,
+            resumed=1,
+            run=run,
         )
+        session.record = partial(Session.record, session)
+        self.reports = Reports(session, self.schedule, self.supervisor)
 
     def take(self, *messages: dict[str, Any]) -> None:
         self.server.drain.return_value = [json.dumps(message).encode() for message in messages]

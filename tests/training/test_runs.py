@@ -16,8 +16,11 @@ from headrace.report.run_directory import RunDirectory
 from headrace.roles import evaluator
 from headrace.roles.evaluator import Score
 from headrace.settings import RunConfig
-from headrace.training import Trainer, resume
+from headrace.training import Trainer, resume, trainer
 from headrace.training.checkpoint import Checkpoint, checkpoint_pause, newest_checkpoint
+from headrace.training.checkpoint_schedule import CheckpointSchedule
+from headrace.training.continuation import restore
+from headrace.training.session import Session
 
 TOPOLOGIES = ("serial", "apex", "lock", "hogwild", "ad-psgd", "parameter-server")
 SOLVED = 1.0
@@ -128,7 +131,7 @@ def test_the_rules_of_a_resumption_stay(train: Any, monkeypatch: pytest.MonkeyPa
     with begun.run.open(begun.path, writing=True) as run:
         with monkeypatch.context() as patch:
             patch.setattr(Trainer, "_train", die)
-            patch.setattr(Trainer, "_save", lambda self: None)
+            patch.setattr(CheckpointSchedule, "save", lambda self: None)
             with pytest.raises(StorageError, match="killed"):
                 resume(run, QuietDisplay(), until_score=-98.5)
         assert run.read_summary() is None
@@ -144,7 +147,7 @@ def test_rules_of_a_resumption_that_does_not_begin_are_not_kept(train: Any, monk
     def refuse(*_: object) -> None:
         raise ConfigError("another environment")
 
-    monkeypatch.setattr("headrace.training.trainer.require_spec", refuse)
+    monkeypatch.setattr("headrace.training.continuation.require_spec", refuse)
     with begun.run.open(begun.path, writing=True) as run, pytest.raises(ConfigError):
         resume(run, QuietDisplay(), steps=20_000)
     assert json.loads(begun.run.read_config())["steps"] == 900
@@ -153,14 +156,13 @@ def test_rules_of_a_resumption_that_does_not_begin_are_not_kept(train: Any, monk
 
 def test_restoring_is_no_training(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = train("serial", steps=900, final_evaluation_episodes=0)
-    before = newest_checkpoint(begun.run.checkpoints_path).state["total_seconds"]
-    restore = Trainer._restore
+    before = newest_checkpoint(begun.run.checkpoints_path).state.total_seconds
 
-    def slowly(self: Trainer, checkpoint: Checkpoint) -> None:
-        restore(self, checkpoint)
+    def restore_slowly(session: Session, checkpoint: Checkpoint) -> None:
+        restore(session, checkpoint)
         time.sleep(3.0)
 
-    monkeypatch.setattr(Trainer, "_restore", slowly)
+    monkeypatch.setattr(trainer, "restore", restore_slowly)
     with begun.run.open(begun.path, writing=True) as run:
         resumed = resume(run, QuietDisplay(), steps=950)
     assert resumed.summary["wall_seconds"] < begun.summary["wall_seconds"] + 3.0
@@ -252,16 +254,16 @@ def test_a_resumed_run_saves_as_early_as_one_that_never_stopped(train: Any) -> N
     checkpoint = newest_checkpoint(first.run.checkpoints_path)
     with RunDirectory.open(first.path, writing=True) as run:
         config = replace(RunConfig.from_json(run.read_config()), steps=500)
-        trainer = Trainer(config, run, QuietDisplay(), checkpoint=checkpoint)
-        pause = trainer._next_checkpoint - checkpoint.moment.seconds
-        trainer.run()
+        resumed = Trainer(config, run, QuietDisplay(), checkpoint=checkpoint)
+        pause = resumed._checkpoints.next_seconds - checkpoint.moment.seconds
+        resumed.run()
     assert pause == pytest.approx(checkpoint_pause(checkpoint.moment.seconds, 0.0))
     assert pause < config.checkpoint_period_seconds
 
 
 def test_the_final_evaluation_is_in_the_last_checkpoint(train: Any) -> None:
     result = train("serial", steps=400, final_evaluation_episodes=3)
-    returns, _, moment = newest_checkpoint(result.run.checkpoints_path).state["evaluations"]["last"]
+    returns, _, moment = newest_checkpoint(result.run.checkpoints_path).state.evaluations["last"]
     assert len(returns) == 3
     assert result.summary["mean_return"] == np.mean(returns)
     assert moment[0] == result.summary["environment_steps"]

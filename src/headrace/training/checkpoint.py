@@ -8,6 +8,7 @@ each file's size and CRC-32, which are checked when the file is read. The newest
 removed.
 """
 
+import dataclasses
 import json
 import os
 import shutil
@@ -15,21 +16,22 @@ import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from headrace.errors import CheckpointError, ConfigError, DivergenceError, StorageError
-from headrace.fields import check_record, fits, read_fields, read_object
+from headrace.fields import fits, read_fields, read_object, write_json
 from headrace.replay import Experience
 from headrace.settings import RunConfig
 from headrace.topologies.config import Topology
 from headrace.training.evaluation import Moment
-from headrace.types import Array, EnvironmentSpec
+from headrace.training.run_state import RunState
+from headrace.types import Array
 
-__all__ = ["Checkpoint", "checkpoint_pause", "has_checkpoint", "newest_checkpoint", "save_checkpoint", "save_state"]
+__all__ = ["Checkpoint", "change_state", "checkpoint_pause", "has_checkpoint", "newest_checkpoint", "save_checkpoint"]
 
 _LEARNER, _REPLAY, _STATE, _POLICY, _MANIFEST = (
     "learner.safetensors",
@@ -44,46 +46,21 @@ _SAVING_SHARE = 0.02
 """Maximum share of a run's time spent on checkpoints."""
 
 
-class _State(TypedDict):
-    """Required contents of state.json; it may contain more."""
-
-    environment_steps: int
-    learner_steps: int
-    seconds: float
-    episodes: int
-    total_seconds: float
-    actor_seconds: dict[str, Any]
-    learner_seconds: dict[str, Any]
-    evaluations: dict[str, Any]
-    solved: bool
-    generation: int
-    run_id: str
-    totals: dict[str, Any]
-    next_evaluation: float
-    awaited_episodes: int
-    program: dict[str, Any]
-    spec: dict[str, Any]
-
-
 class Checkpoint(NamedTuple):
     """A checkpoint on disk; methods that read a file raise CheckpointError if the file is broken."""
 
     path: Path
     manifest: dict[str, list[int]]
-    state: dict[str, Any]
-    """Counters, clock, random states and the program's state."""
-    spec: EnvironmentSpec
-    """The environment in which the policy was trained."""
+    state: RunState
 
     @property
     def moment(self) -> Moment:
         """The point in training at which the checkpoint was taken."""
-        state = self.state
-        return Moment(state["environment_steps"], state["learner_steps"], state["seconds"])
+        return self.state.moment
 
     def topology(self, config: RunConfig) -> Topology:
         """The run's topology, with as many workers as it had where the settings leave that to the machine."""
-        return config.topology.resumed(self.state.get("acting_processes") or config.topology.acting_processes)
+        return config.topology.resumed(self.state.acting_processes)
 
     def learner(self) -> dict[str, Array]:
         """The updater's state."""
@@ -117,7 +94,7 @@ def checkpoint_pause(trained_seconds: float, saving_seconds: float) -> float:
 
 
 def save_checkpoint(
-    folder: Path, learner: dict[str, Array], policy: bytes, table: Experience | None, state: dict[str, Any]
+    folder: Path, learner: dict[str, Array], policy: bytes, table: Experience | None, state: RunState
 ) -> Path:
     """Writes a checkpoint, without the replay if `table` is None, and removes older checkpoints.
 
@@ -132,15 +109,16 @@ def save_checkpoint(
         if table is not None:
             table.save(draft / _REPLAY)
         (draft / _POLICY).write_bytes(policy)
-        (draft / _STATE).write_text(json.dumps(state))
+        (draft / _STATE).write_text(write_json(state))
 
     names = (_LEARNER, *([] if table is None else [_REPLAY]), _POLICY, _STATE)
-    return _write(folder, state["learner_steps"], names, fill)
+    return _write(folder, state.learner_steps, names, fill)
 
 
-def save_state(folder: Path, changes: dict[str, Any]) -> Path:
-    """Replaces the newest checkpoint by one with changes to its state and the same other files; raises StorageError."""
+def change_state(folder: Path, **changes: Any) -> Path:
+    """Replaces the newest checkpoint by one whose state has other values of these fields; raises StorageError."""
     newest = newest_checkpoint(folder)
+    state = dataclasses.replace(newest.state, **changes)
     linked = {name: fingerprint for name, fingerprint in newest.manifest.items() if name != _STATE}
 
     def fill(draft: Path) -> None:
@@ -149,9 +127,9 @@ def save_state(folder: Path, changes: dict[str, Any]) -> Path:
                 os.link(newest.path / name, draft / name)
             except OSError:  # a file system without hard links
                 shutil.copyfile(newest.path / name, draft / name)
-        (draft / _STATE).write_text(json.dumps(newest.state | changes))
+        (draft / _STATE).write_text(write_json(state))
 
-    return _write(folder, newest.moment.learner_steps, tuple(newest.manifest), fill, linked)
+    return _write(folder, state.learner_steps, tuple(newest.manifest), fill, linked)
 
 
 def _write(
@@ -208,8 +186,7 @@ def newest_checkpoint(folder: Path) -> Checkpoint:
     _check(path / _STATE, manifest[_STATE])
     try:
         state = read_object(_read(path / _STATE), "the state")
-        check_record(_State, state)
-        return Checkpoint(path, manifest, state, read_fields(EnvironmentSpec, state["spec"]))
+        return Checkpoint(path, manifest, read_fields(RunState, state))
     except ConfigError as error:
         raise CheckpointError(
             f"checkpoint file {path / _STATE} is from another version: {error}; resume with the version that wrote it"

@@ -6,17 +6,26 @@ __all__ = ["TrainingClock"]
 
 
 class TrainingClock:
-    """Seconds of training, excluding evaluations that pause it and time in which the server was unavailable."""
+    """Seconds of training, excluding evaluations that pause it and time in which the server was unavailable.
 
-    def __init__(self, seconds: float = 0.0) -> None:
+    `seconds` and `total_seconds` are those of earlier starts of the run.
+    """
+
+    def __init__(self, seconds: float = 0.0, total_seconds: float = 0.0) -> None:
         self._before = seconds
         self._since: float | None = monotonic()
+        self._started = self._since - total_seconds
         self._paused_at = 0.0
 
     @property
     def seconds(self) -> float:
         """Training seconds so far."""
         return self._before + (monotonic() - self._since if self._since is not None else 0.0)
+
+    @property
+    def total_seconds(self) -> float:
+        """Seconds so far, including those that are not training."""
+        return monotonic() - self._started
 
     @property
     def paused(self) -> bool:

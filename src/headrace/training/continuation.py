@@ -1,37 +1,53 @@
-"""Where a resumed run finds its experience, and what its user is told about it."""
+"""Restores a run from a checkpoint."""
 
-from typing import NamedTuple
-
-from headrace.environments import repeats_episodes
-from headrace.servers import Endpoint, shown
+from headrace.environments import repeats_episodes, require_spec
+from headrace.servers import shown
 from headrace.settings import RunConfig
-from headrace.topologies.base import Program
+from headrace.training.checkpoint import Checkpoint, change_state
+from headrace.training.session import Session
 
-__all__ = ["Continuation"]
+__all__ = ["restore"]
 
 
-class Continuation(NamedTuple):
-    """With what a run goes on."""
+def restore(session: Session, checkpoint: Checkpoint) -> None:
+    """Restores parameters, counts, the program and, unless a separate server has kept it, experience.
 
-    from_checkpoint: bool
-    """Whether the checkpoint has the experience."""
-    notes: list[str]
-    """Lines for the display."""
+    Tells the user where the experience comes from and what is lost. From now on the run has the session's stopping
+    rules. Raises EnvironmentFault if the environment is another one than the policy's, CheckpointError or ReplayError
+    for a broken file.
+    """
+    state, program = checkpoint.state, session.program
+    require_spec(session.config.environment, session.spec, state.spec)
+    session.updater.load(checkpoint.learner())
+    _restore_experience(session, checkpoint)
+    if program.deterministic and not repeats_episodes(session.config.environment):
+        session.display.message(
+            f"{session.config.environment} can't repeat its open episodes: each environment begins a new one, and its "
+            "last transitions, up to one chunk, are lost"
+        )
+    program.restore(state.program)
+    session.learner.steps = state.learner_steps
+    session.learner.clock.seconds = dict(state.learner_seconds)
+    session.monitor.restore(state.actor_seconds, state.learner_seconds)
+    session.evaluations.restore(state.evaluations)
+    session.record("resume", generation=session.resumed)
+    rules = (session.config.steps, session.config.time_limit_seconds, session.config.until_score)
+    session.run.go_on(RunConfig.from_json(session.run.read_config()).with_rules(*rules).to_json())
+    if state.solved:  # with rules that end the run later
+        change_state(session.run.checkpoints_path, solved=False)
+    session.learner.clock.restart("other")  # restoring is no learning
 
-    @staticmethod
-    def of(config: RunConfig, program: Program, server: Endpoint | None, size: int) -> "Continuation":
-        """The continuation of a run; `server` is a separate one that keeps experience, `size` its transitions now."""
-        there = server is not None and (size > 0 or not config.topology.has_workers)
-        notes = []
-        if server is not None and there:
-            notes.append(
-                f"continues with the {size:,} transitions that run {server.run} has on {shown(server.address)}"
-            )
-        elif not program.saves_experience and not program.deterministic:
-            notes.append("resumes with the learned parameters; the workers gather new experience")
-        if program.deterministic and not repeats_episodes(config.environment):
-            notes.append(
-                f"{config.environment} can't repeat its open episodes: each environment begins a new one, and its last "
-                "transitions, up to one chunk, are lost"
-            )
-        return Continuation(program.saves_experience and not there, notes)
+
+def _restore_experience(session: Session, checkpoint: Checkpoint) -> None:
+    """Fills the table, unless it is on a separate server that has kept it, or workers gather new experience."""
+    program, separate = session.program, session.separate
+    size = int(program.table.stats()["size"])
+    if separate is not None and session.server.keeps_experience and (size or not session.config.topology.has_workers):
+        session.display.message(
+            f"continues with the {size:,} transitions that run {separate.run} has on {shown(separate.address)}"
+        )
+        return
+    if program.saves_experience:
+        checkpoint.restore_replay(program.table)
+    elif not program.deterministic:
+        session.display.message("resumes with the learned parameters; the workers gather new experience")

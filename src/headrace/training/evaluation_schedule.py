@@ -1,18 +1,12 @@
 """Decides when a run's policy is evaluated, and pauses training for an evaluation if required."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
-from headrace.report.display import Display
 from headrace.report.formats import score_text
-from headrace.report.run_directory import RunDirectory
 from headrace.roles.evaluator import LONGEST_EPISODE
-from headrace.settings import RunConfig
-from headrace.topologies.base import Program
-from headrace.training.clock import TrainingClock
-from headrace.training.evaluation import CONFIRMATION_EPISODES, Evaluation, Evaluations, Moment
-from headrace.training.monitor import Monitor
+from headrace.training.evaluation import CONFIRMATION_EPISODES, Evaluation, Moment
+from headrace.training.session import Session
 
 __all__ = ["EvaluationSchedule"]
 
@@ -22,36 +16,16 @@ _HINT_SECONDS = 3.0
 class EvaluationSchedule:
     """Requests evaluations when they are due and records their results. One thread.
 
-    If `holds`, training and its clock are paused during an evaluation. `policy` returns the current policy in full
-    precision as a graph, `moment` the current point in training.
+    If `holds`, training and its clock are paused during an evaluation. `next_evaluation` is the period by default.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        program: Program,
-        evaluations: Evaluations,
-        monitor: Monitor,
-        clock: TrainingClock,
-        run: RunDirectory,
-        display: Display,
-        *,
-        holds: bool,
-        policy: Callable[[], bytes],
-        moment: Callable[[], Moment],
-    ) -> None:
-        self._config = config
-        self._program = program
-        self._evaluations = evaluations
-        self._monitor = monitor
-        self._clock = clock
-        self._run = run
-        self._display = display
+    def __init__(self, session: Session, *, holds: bool, next_evaluation: float | None = None) -> None:
+        self._session = session
+        self._config, self._program, self._clock = session.config, session.program, session.clock
+        self._evaluations = session.evaluations
         self._holds = holds
-        self._policy = policy
-        self._moment = moment
-        self._by_steps = program.deterministic or config.evaluation_period_seconds == 0
-        self.next_evaluation = self._period
+        self._by_steps = session.program.deterministic or session.config.evaluation_period_seconds == 0
+        self.next_evaluation = self._period if next_evaluation is None else next_evaluation
         """When the next evaluation is due: in environment steps, or in seconds."""
         self._next_hint = 0.0
         self._held_at = Moment(0, 0, 0.0)  # the last time that all steps were known
@@ -84,7 +58,7 @@ class EvaluationSchedule:
         """Requests an evaluation if one is due or if the actors' own returns suggest one."""
         if self._evaluations.pending or not self._program.learner.steps:
             return
-        moment = self._moment()
+        moment = self._session.moment
         position = moment.environment_steps if self._by_steps else moment.seconds
         if self.seconds_left <= 0:
             position = max(position, self.next_evaluation)
@@ -98,7 +72,7 @@ class EvaluationSchedule:
         if hold and not self._clock.paused:
             self._clock.pause()
             self._program.table.set_paused(True)
-        self._evaluations.request(self._policy(), self._moment(), episodes, hold=hold)
+        self._evaluations.request(self._session.policy(), self._session.moment, episodes, hold=hold)
 
     def resume_training(self) -> None:
         """Resumes paused training if no evaluation is pending."""
@@ -107,18 +81,18 @@ class EvaluationSchedule:
         self._program.table.set_paused(False)
         seconds = self._clock.resume()
         self._program.skip(seconds)
-        self._monitor.skip(seconds)
+        self._session.monitor.skip(seconds)
 
     def receive(self, report: dict[str, Any]) -> None:
         """Processes the evaluator's answer; a score that reaches the target is confirmed by a second evaluation."""
         held = self._evaluations.holding and self._config.topology.has_workers
-        moment = self._moment() if held else None  # paused workers have reported their last turns by now
+        moment = self._session.moment if held else None  # paused workers have reported their last turns by now
         evaluation = self._evaluations.answer(report, moment)
         if evaluation is None:
             return
         if moment is not None and self._by_steps and self._holds:  # each evaluation, so that the speed is a recent one
             self._measure_speed(moment)
-        self._run.append(evaluation.record())
+        self._session.run.append(evaluation.record())
         self._say(evaluation)
         if self._evaluations.promising(evaluation) and not self._evaluations.solved_at:
             self.evaluate(CONFIRMATION_EPISODES, hold=True)  # holds, so that the evaluated policy is the one kept
@@ -137,7 +111,7 @@ class EvaluationSchedule:
 
     def _say(self, evaluation: Evaluation) -> None:
         cut = sum(length >= LONGEST_EPISODE for length in evaluation.lengths)
-        self._display.message(
+        self._session.display.message(
             f"evaluation at {evaluation.moment.environment_steps:,} steps, {evaluation.moment.seconds:.0f} s: "
             f"{score_text(evaluation.mean, evaluation.std)} over {len(evaluation.returns)} greedy episodes"
             + (f", {cut} of them cut at {LONGEST_EPISODE:,} steps" if cut else "")
@@ -150,11 +124,11 @@ class EvaluationSchedule:
 
     def _hinted(self) -> bool:
         """Whether the environments that hardly explore already reach the target score."""
-        target, seen = self._config.until_score, self._monitor.near_greedy_return
+        target, seen = self._config.until_score, self._session.monitor.near_greedy_return
         if self._by_steps or target is None or seen is None or seen < target:
             return False
         if self._clock.seconds < self._next_hint:
             return False
         self._next_hint = self._clock.seconds + _HINT_SECONDS
-        self._monitor.clear_near_greedy()
+        self._session.monitor.clear_near_greedy()
         return True

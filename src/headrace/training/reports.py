@@ -5,14 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.clock import monotonic
-from headrace.report.run_directory import RunDirectory
-from headrace.roles.base import REPORTS
-from headrace.roles.totals import Totals
-from headrace.servers import RunServer
-from headrace.topologies.base import Program
-from headrace.training.clock import TrainingClock
+from headrace.roles.base import GENERATIONS_PER_START, REPORTS
 from headrace.training.evaluation_schedule import EvaluationSchedule
-from headrace.training.monitor import Monitor
+from headrace.training.session import Session
 from headrace.training.supervision import Supervisor
 
 __all__ = ["Reports"]
@@ -29,34 +24,15 @@ _OF_THIS_START = ("worker", "quantizer", "planner")
 class Reports:
     """Dispatches reports: counts to the monitor, scores to the evaluation schedule, heartbeats to the supervisor.
 
-    One thread. Reports of another run are ignored. So are reports of _OF_THIS_START roles from an earlier start, with a
-    generation below `generation`.
+    One thread. Reports of another run are ignored. So are reports of _OF_THIS_START roles from an earlier start, whose
+    generations are lower.
     """
 
-    def __init__(
-        self,
-        server: RunServer,
-        program: Program,
-        run: RunDirectory,
-        clock: TrainingClock,
-        *,
-        totals: Totals,
-        monitor: Monitor,
-        schedule: EvaluationSchedule,
-        supervisor: Supervisor,
-        run_id: str,
-        generation: int,
-    ) -> None:
-        self._server = server
-        self._program = program
-        self._run = run
-        self._clock = clock
-        self._totals = totals
-        self._monitor = monitor
+    def __init__(self, session: Session, schedule: EvaluationSchedule, supervisor: Supervisor) -> None:
+        self._session = session
+        self._server, self._program, self._monitor = session.server, session.program, session.monitor
         self._schedule = schedule
         self._supervisor = supervisor
-        self._run_id = run_id
-        self._generation = generation
         self._measured_version = 0  # version of the quantizer's last measurement
         self._planned: dict[int, float] = {}  # time of each planner's last recorded report
         self._unrecorded: dict[int, dict[str, Any]] = {}  # each planner's last report, if it is not recorded
@@ -89,10 +65,10 @@ class Reports:
         self._unrecorded.clear()
 
     def _take(self, report: dict[str, Any]) -> None:
-        if report["role"] in _OF_THIS_START and report["generation"] < self._generation:
+        if report["role"] in _OF_THIS_START and report["generation"] < self._session.resumed * GENERATIONS_PER_START:
             return
         if report["role"] in ("actor", "worker"):
-            if report["run_id"] != self._run_id:
+            if report["run_id"] != self._session.run_id:
                 return  # from an actor that still acts for an earlier run of this name
             if "writer" in report:
                 self._count(report)
@@ -107,24 +83,23 @@ class Reports:
     def _count(self, report: dict[str, Any]) -> None:
         """Counts what an actor or worker has done since its last report; ignores an older report."""
         writer, totals = report["writer"], {name: report[name] for name in ("steps", "episodes", "seconds")}
-        if totals["steps"] >= self._totals.last(writer).get("steps", 0):
-            self._monitor.add({**report, **self._totals.add(writer, totals)})
+        known = self._session.totals
+        if totals["steps"] >= known.last(writer).get("steps", 0):
+            self._monitor.add({**report, **known.add(writer, totals)})
             self._program.receive(report)
 
     def _record_planning(self, report: dict[str, Any]) -> None:
         """Records what a planner has done since its start, about once a second."""
         if "model_version" not in report:
             return
-        seconds, index = self._clock.seconds, report["index"]
+        seconds, index = self._session.clock.seconds, report["index"]
         self._unrecorded[index] = report
         if seconds >= self._planned.get(index, 0.0) + _PLANNING_SECONDS:
             self._planned[index] = seconds
             self._append_planning(self._unrecorded.pop(index))
 
     def _append_planning(self, report: dict[str, Any]) -> None:
-        totals = {name: value for name, value in report.items() if name != "role"}
-        moment = {"seconds": self._clock.seconds, "environment_steps": self._monitor.environment_steps}
-        self._run.append({"kind": "planning", **moment, **totals})
+        self._session.record("planning", **{name: value for name, value in report.items() if name != "role"})
 
     def _record_error(self, report: dict[str, Any]) -> None:
         """Records the quantizer's newest measurement of its policies' error."""
@@ -132,5 +107,4 @@ class Reports:
         if error is not None and error["version"] > self._measured_version:
             self._measured_version = error["version"]
             sizes = {name: report[name] for name in ("bytes", "parameter_bytes")}
-            moment = {"seconds": self._clock.seconds, "environment_steps": self._monitor.environment_steps}
-            self._run.append({"kind": "quantization", **moment, **error, **sizes})
+            self._session.record("quantization", **error, **sizes)

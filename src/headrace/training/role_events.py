@@ -4,12 +4,8 @@ from collections import Counter
 from typing import Any
 
 from headrace.launch import Exit
-from headrace.report.display import Display
-from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import Role
-from headrace.training.clock import TrainingClock
-from headrace.training.evaluation import Evaluations
-from headrace.training.monitor import Monitor
+from headrace.training.session import Session
 
 __all__ = ["RoleEvents"]
 
@@ -17,14 +13,8 @@ __all__ = ["RoleEvents"]
 class RoleEvents:
     """Implements `Observer`. One thread."""
 
-    def __init__(
-        self, display: Display, run: RunDirectory, clock: TrainingClock, monitor: Monitor, evaluations: Evaluations
-    ) -> None:
-        self._display = display
-        self._run = run
-        self._clock = clock
-        self._monitor = monitor
-        self._evaluations = evaluations
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._places: dict[str, str] = {}
         self._placed: set[str] = set()  # names of roles that have had a place
         self.exits: list[dict[str, Any]] = []
@@ -40,26 +30,26 @@ class RoleEvents:
         role = ended.role
         self._places.pop(role.name, None)
         if role.kind in ("actor", "worker"):
-            self._monitor.forget(role.index)
+            self._session.monitor.forget(role.index)
         elif role.kind == "evaluator":
-            self._evaluations.repeat()
-        self._display.message(
+            self._session.evaluations.repeat()
+        self._session.display.message(
             f"{role.name} died ({ended.reason}): {ended.message}" + ("; restarting it" if again else "")
         )
         reason = f"{ended.reason}: {ended.message}"
-        self.exits.append({"role": role.name, "reason": reason, "seconds": self._clock.seconds})
-        self._run.append({"kind": "exit", **self.exits[-1]})
+        self.exits.append({"role": role.name, "reason": reason, "seconds": self._session.clock.seconds})
+        self._session.record("exit", **self.exits[-1])
 
     def on_place(self, role: Role, place: str) -> None:
         """The machine on which a role was started; shown if it was started before."""
         if role.name in self._placed:
-            self._display.message(f"{role.name} runs on {place} now")
+            self._session.display.message(f"{role.name} runs on {place} now")
         self._places[role.name] = place
         self._placed.add(role.name)
-        self._run.append({"kind": "place", "role": role.name, "place": place, "seconds": self._clock.seconds})
+        self._session.record("place", role=role.name, place=place)
 
     def on_wait(self, waiting: int, roles: int) -> None:
         """How many of all roles have no room."""
-        self._display.message(
+        self._session.display.message(
             f"{waiting} of {roles} processes wait for a node that has room" if waiting else f"all {roles} processes run"
         )

@@ -3,9 +3,7 @@
 from headrace.errors import ClosedError, ServerError
 from headrace.roles.base import RUN
 from headrace.roles.separate_role import RunNotice
-from headrace.servers import RunServer
-from headrace.topologies.base import Program
-from headrace.training.evaluation import Evaluations
+from headrace.training.session import Session
 
 __all__ = ["RunPublisher"]
 
@@ -16,10 +14,8 @@ class RunPublisher:
     One thread.
     """
 
-    def __init__(self, server: RunServer, program: Program, evaluations: Evaluations, notice: RunNotice) -> None:
-        self._server = server
-        self._program = program
-        self._evaluations = evaluations
+    def __init__(self, session: Session, notice: RunNotice) -> None:
+        self._server, self._program, self._evaluations = session.server, session.program, session.evaluations
         self._notice = notice
         self.ended = False
 

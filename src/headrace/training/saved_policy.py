@@ -194,7 +194,8 @@ class Trained(NamedTuple):
     def of_run(config: RunConfig, checkpoint: Checkpoint) -> "Trained":
         """The policy of a run."""
         name, algorithm, graph = config.environment, config.algorithm, checkpoint.policy()
-        return Trained(name, algorithm, checkpoint.spec, graph, checkpoint.moment, config.seed, config.hang_seconds)
+        moment, spec = checkpoint.state.moment, checkpoint.state.spec
+        return Trained(name, algorithm, spec, graph, moment, config.seed, config.hang_seconds)
 
     @staticmethod
     def of_zoo(kept: KeptPolicy) -> "Trained":

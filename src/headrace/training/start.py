@@ -39,9 +39,9 @@ def resume(
     config = RunConfig.from_json(run.read_config()).with_rules(steps, time_limit_seconds, until_score)
     checkpoint = newest_checkpoint(run.checkpoints_path)
     done, _, seconds = checkpoint.moment
-    if checkpoint.state["solved"] and steps is time_limit_seconds is until_score is None:
-        target = config.until_score
-        if target is not None and target <= checkpoint.state.get("target", target):
+    if checkpoint.state.solved and steps is time_limit_seconds is until_score is None:
+        target, reached = config.until_score, checkpoint.state.target
+        if target is not None and reached is not None and target <= reached:
             raise CheckpointError(f"the run has reached its score, {target:g}; give another with --until-score")
     if config.steps is not None and done >= config.steps:
         raise CheckpointError(f"the run has done {done:,} of its {config.steps:,} steps; give more with --steps")
@@ -50,6 +50,6 @@ def resume(
             f"the run has trained {seconds:.0f} of its {config.time_limit_seconds:.0f} s; give more with --time-limit"
         )
     config = dataclasses.replace(config, topology=checkpoint.topology(config))
-    local_actors = checkpoint.state.get("local_actors", True)
+    local_actors = checkpoint.state.local_actors
     trainer = Trainer(config, run, display, checkpoint=checkpoint, local_actors=local_actors, callbacks=callbacks)
     return Result(run, trainer.run())

@@ -4,40 +4,30 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from headrace.roles.base import Learning
-from headrace.settings import RunConfig
 from headrace.topologies.config import Topology
-from headrace.training.evaluation import Evaluations
 from headrace.training.hardware import describe_machine
-from headrace.training.monitor import Monitor
+from headrace.training.session import Session
 
 __all__ = ["summarize"]
 
 
 def summarize(
-    config: RunConfig,
+    session: Session,
     topology: Topology,
-    monitor: Monitor,
-    learner: Learning,
     stats: Mapping[str, float],
-    evaluations: Evaluations,
     *,
-    workers: Mapping[str, Any] | None,
     exits: Sequence[Mapping[str, Any]],
     places: Mapping[str, int],
     busy_cores: Mapping[str, float],
-    wall_seconds: float,
-    total_seconds: float,
     stopped_by: str,
 ) -> dict[str, Any]:
     """Contents of summary.json. `topology` is the one that ran, with its precision resolved; `stats` are the table's.
 
-    `workers` describes what happened to the gradients of workers that share parameters, `exits` every death of a role
-    since this start of the run, `places` how many roles run on each machine other than this one, `busy_cores` the cores
-    that a simulated run kept busy, by kind of process. `wall_seconds` is the training clock; `total_seconds` includes
-    evaluations.
+    `exits` has every death of a role since this start of the run, `places` how many roles run on each machine other
+    than this one, `busy_cores` the cores that a simulated run kept busy, by kind of process.
     """
-    last, solved = evaluations.last, evaluations.solved_at
+    config, monitor, learner = session.config, session.monitor, session.learner
+    last, solved = session.evaluations.last, session.evaluations.solved_at
     return {
         "environment": config.environment,
         "algorithm": config.algorithm.name,
@@ -47,8 +37,8 @@ def summarize(
         "environment_steps": monitor.environment_steps,
         "learner_steps": learner.steps,
         "episodes": monitor.episodes,
-        "wall_seconds": wall_seconds,
-        "total_seconds": total_seconds,
+        "wall_seconds": session.clock.seconds,
+        "total_seconds": session.clock.total_seconds,
         "mean_return": last.mean if last else None,
         "std_return": last.std if last else None,
         "evaluation_episodes": len(last.returns) if last else 0,
@@ -61,7 +51,7 @@ def summarize(
         "staleness": learner.mean_staleness,
         "replay_size": int(stats["size"]),
         "replay_bytes": int(stats["used_bytes"]),
-        "workers": workers,
+        "workers": session.program.figures(),
         "exits": exits,
         "places": places,
         "busy_cores": busy_cores,

@@ -1,7 +1,6 @@
 """Runs a program of roles: the main loop, its stopping rules, evaluations, checkpoints and records."""
 
 import contextlib
-import dataclasses
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 
 from headrace.algorithms.engine import limit_torch_threads
 from headrace.clock import monotonic, random_bits, simulated_cores, sleep
-from headrace.environments import require_spec
 from headrace.errors import (
     ClosedError,
     DivergenceError,
@@ -32,27 +30,28 @@ from headrace.roles.separate_role import RunNotice
 from headrace.roles.totals import Totals
 from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
-from headrace.training.assembly import assemble
+from headrace.training.assembly import Assembly, assemble
 from headrace.training.callbacks import Callbacks
-from headrace.training.checkpoint import Checkpoint, checkpoint_pause, has_checkpoint, save_checkpoint, save_state
+from headrace.training.checkpoint import Checkpoint, has_checkpoint
+from headrace.training.checkpoint_schedule import CheckpointSchedule
 from headrace.training.clock import TrainingClock
-from headrace.training.continuation import Continuation
-from headrace.training.core_use import CoreUse
+from headrace.training.continuation import restore
 from headrace.training.evaluation import Evaluations, Moment
 from headrace.training.evaluation_schedule import EvaluationSchedule
 from headrace.training.hang_watch import HangWatch
 from headrace.training.interrupts import Interrupts
 from headrace.training.monitor import Monitor
+from headrace.training.progress_records import ProgressRecords
 from headrace.training.reports import Reports
 from headrace.training.role_events import RoleEvents
 from headrace.training.run_publisher import RunPublisher
+from headrace.training.session import Session
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
 
 __all__ = ["Trainer"]
 
 _OUTAGE_SECONDS = 1.0
-_RECORD_SECONDS = 1.0
 _STEP_TIMEOUT_SECONDS = 0.05
 _SHORTEST_STEP_SECONDS = 0.001
 """Less than the resolution of a clock would never pass in simulated time."""
@@ -86,22 +85,21 @@ class Trainer:
         run.add_sink(self._callbacks)
         self._display = display
         self._checkpoint = checkpoint
-        self._state: dict[str, Any] = checkpoint.state if checkpoint else {}
-        self._generation = self._state.get("generation", -1) + 1
+        self._resumed = checkpoint.state.generation + 1 if checkpoint else 0
         self._watches = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:  # if a later step fails, nothing of the run remains on the server
             undo.enter_context(self._watches)
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
-            site = self._watches.enter_context(config.launcher.open(updater_seed(config.seed, self._generation)))
+            site = self._watches.enter_context(config.launcher.open(updater_seed(config.seed, self._resumed)))
             self._hang_watch.watch_roles(site.progress)
-            self._run_id: str = self._state.get("run_id") or f"{random_bits(64):016x}"
             for notice in site.notices:
                 display.message(notice)
+            run_id = (checkpoint.state.run_id if checkpoint else "") or f"{random_bits(64):016x}"
             self._separate = site.server or config.server.endpoint
             self._server = open_server(
                 self._separate,
-                self._run_id,
+                run_id,
                 address=site.address,
                 token=site.token,
                 reconnect_seconds=site.reconnect_seconds,
@@ -111,39 +109,38 @@ class Trainer:
                 built = assemble(
                     config,
                     self._server,
-                    run_id=self._run_id,
+                    run_id=run_id,
                     fresh=not checkpoint,
-                    generation=self._generation * GENERATIONS_PER_START,
+                    generation=self._resumed * GENERATIONS_PER_START,
                 )
-            self._spec, self._updater, self._program, self._topology, self._precision_note = built
+            self._program, self._topology, self._precision_note = built.program, built.topology, built.note
             undo.callback(self._program.close)
             if self._precision_note:
                 display.message(self._precision_note)
-            self._graph = PolicyGraph(self._updater.architecture)
-            self._wire(launcher or site.make_launcher, local_actors, site.check_roles)
+            self._wire(built, run_id, launcher or site.make_launcher, local_actors, site.check_roles)
             self._interrupts = self._watches.enter_context(Interrupts(self._give_up))
             undo.pop_all()  # run() closes all of these
 
     def _wire(
-        self, launcher: LauncherFactory, local_actors: bool, check_roles: Callable[[Sequence[str]], None]
+        self,
+        built: Assembly,
+        run_id: str,
+        launcher: LauncherFactory,
+        local_actors: bool,
+        check_roles: Callable[[Sequence[str]], None],
     ) -> None:
         """Creates the supervisor, evaluator and reporting around the program."""
-        config, checkpoint = self._config, self._checkpoint
-        self._learner = self._program.learner
-        self._stats = self._program.table.stats()
-        self._local_actors = local_actors
-        actors = self._program.actors if local_actors else []
+        config, program = self._config, self._program
+        state = self._checkpoint.state if self._checkpoint else None
+        actors = program.actors if local_actors else []
         others = max(1, len(actors))  # at least the evaluator: a thread that shares its core delays all the others
-        alone = self._program.deterministic or simulated_cores() is not None  # more threads add in another order
+        alone = program.deterministic or simulated_cores() is not None  # more threads add in another order
         limit_torch_threads(1 if alone else max(1, available_cores() - others))
-        begin = checkpoint.moment if checkpoint else Moment(0, 0, 0.0)
-        self._monitor = Monitor(config, max(1, len(self._program.actors)), begin, self._state.get("episodes", 0))
-        self._totals = Totals(self._state.get("totals"))
         start = f"{random_bits(64):016x}"
-        self._evaluations = Evaluations(
-            self._server, start, config.environment, self._spec, config.algorithm, config.seed, config.until_score
-        )
-        slots = [] if local_actors else self._program.actors
+        self._session = session = self._open_session(built, run_id, start)
+        self._clock, self._monitor, self._learner = session.clock, session.monitor, session.learner
+        self._evaluations = session.evaluations
+        slots = [] if local_actors else program.actors
         notice = RunNotice(
             config.environment,
             config.hang_seconds,
@@ -152,46 +149,49 @@ class Trainer:
             slots=tuple(role.to_record() for role in slots),
             policy=slots[0].relayed_policy if slots else None,
         )
-        self._publisher = RunPublisher(self._server, self._program, self._evaluations, notice)
-        self._clock = TrainingClock(begin.seconds)
-        roles = [*self._program.services, EvaluatorRole(0), *actors]
+        self._publisher = RunPublisher(session, notice)
+        roles = [*program.services, EvaluatorRole(0), *actors]
         check_roles([role.name for role in roles])
         launched = launcher(self._server.endpoint, self._run.logs_path)
-        self._events = RoleEvents(self._display, self._run, self._clock, self._monitor, self._evaluations)
+        self._events = RoleEvents(session)
         self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._events)
         self._schedule = EvaluationSchedule(
-            config,
-            self._program,
-            self._evaluations,
-            self._monitor,
-            self._clock,
-            self._run,
-            self._display,
-            holds=self._program.deterministic or available_cores() < len(roles) + 1,
-            policy=self._policy,
-            moment=self._moment,
+            session,
+            holds=program.deterministic or available_cores() < len(roles) + 1,
+            next_evaluation=state.next_evaluation if state else None,
         )
-        self._schedule.next_evaluation = self._state.get("next_evaluation", self._schedule.next_evaluation)
-        self._reports = Reports(
-            self._server,
-            self._program,
-            self._run,
-            self._clock,
-            totals=self._totals,
-            monitor=self._monitor,
-            schedule=self._schedule,
-            supervisor=self._supervisor,
-            run_id=self._run_id,
-            generation=self._generation * GENERATIONS_PER_START,
+        self._checkpoints = CheckpointSchedule(
+            session, self._schedule, self._callbacks, self._checkpoint, local_actors=local_actors
         )
-        self._started = self._next_tick = monotonic()
-        self._core_use = CoreUse()
+        self._reports = Reports(session, self._schedule, self._supervisor)
+        self._records = ProgressRecords(session, self._publisher)
+        self._next_tick = monotonic()
         self._outages = self._server.outages()
-        self._next_record = self._started + _RECORD_SECONDS
-        self._recorded_seconds = begin.seconds
-        self._next_checkpoint = begin.seconds
-        if checkpoint:
-            self._next_checkpoint += min(checkpoint_pause(begin.seconds, 0.0), config.checkpoint_period_seconds)
+
+    def _open_session(self, built: Assembly, run_id: str, start: str) -> Session:
+        """The session, with the counts and clocks of the checkpoint if there is one; see `Evaluations` for `start`."""
+        config, state = self._config, self._checkpoint.state if self._checkpoint else None
+        begin = state.moment if state else Moment(0, 0, 0.0)
+        actors = max(1, len(built.program.actors))
+        return Session(
+            config=config,
+            run=self._run,
+            display=self._display,
+            run_id=run_id,
+            resumed=self._resumed,
+            server=self._server,
+            separate=self._separate,
+            spec=built.spec,
+            updater=built.updater,
+            program=built.program,
+            graph=PolicyGraph(built.updater.architecture),
+            clock=TrainingClock(begin.seconds, state.total_seconds if state else 0.0),
+            monitor=Monitor(config, actors, begin, state.episodes if state else 0),
+            totals=Totals(state.totals if state else None),
+            evaluations=Evaluations(
+                self._server, start, config.environment, built.spec, config.algorithm, config.seed, config.until_score
+            ),
+        )
 
     def run(self) -> dict[str, Any]:
         """Trains until a stopping rule applies and returns the summary; nothing of the run is left running."""
@@ -200,7 +200,7 @@ class Trainer:
             if self._checkpoint:
                 begin = monotonic()
                 with self._watching():
-                    self._restore(self._checkpoint)
+                    restore(self._session, self._checkpoint)
                 self._next_tick = monotonic()
                 self._clock.skip(self._next_tick - begin)
             return self._finish(self._train_or_save(interrupts), interrupts)
@@ -259,19 +259,18 @@ class Trainer:
         """Returns the error to raise if the run directory was renamed (after saving there) or removed; else None."""
         displaced = self._run.displacement()
         if displaced is not None and self._run.follow():
-            self._save()
+            self._checkpoints.save()
         return displaced
 
     def _train_or_save(self, interrupts: Interrupts) -> str:
         """Trains; saves what was learned for any reason to stop except divergence."""
         try:
             if self._topology.quantizes:
-                chosen = {
-                    "precision": self._topology.actor_precision,
-                    "communication_bits": self._topology.policy_bits,
-                }
-                self._run.append(
-                    {"kind": "precision", **self._moment()._asdict(), **chosen, "note": self._precision_note}
+                self._session.record(
+                    "precision",
+                    precision=self._topology.actor_precision,
+                    communication_bits=self._topology.policy_bits,
+                    note=self._precision_note,
                 )
             self._publisher.publish()
             self._supervisor.start()
@@ -282,7 +281,7 @@ class Trainer:
         except StorageError:  # of this disk, or of a server that refuses
             if self._learner.steps and self._run.displacement() is None:
                 with contextlib.suppress(StorageError, ServerError):
-                    self._save()
+                    self._checkpoints.save()
             raise
         except Exception as error:
             if isinstance(error, ClosedError):
@@ -290,13 +289,13 @@ class Trainer:
                 self._server.close()  # it was waited for long enough
             if self._learner.steps:
                 with contextlib.suppress(ServerError):  # workers' shared state may have been lost with the server
-                    self._save()
+                    self._checkpoints.save()
             raise
 
     def _train(self, interrupts: Interrupts) -> str:
         """The main loop; returns the rule that ended it."""
         if self._checkpoint:
-            self._schedule.resume(self._state["awaited_episodes"])
+            self._schedule.resume(self._checkpoint.state.awaited_episodes)
         while True:
             try:
                 stopped_by = self._turn(interrupts)
@@ -334,17 +333,10 @@ class Trainer:
             return
         self._skip_gap()
         self._next_tick = now + self._reports.period_seconds
-        self._core_use.look(paused=self._clock.paused)
+        self._records.core_use.look(paused=self._clock.paused)
         self._supervisor.check()
-        if now >= self._next_record:
-            self._next_record = now + _RECORD_SECONDS
-            self._record()
-        due = self._learner.steps > 0 and self._clock.seconds >= self._next_checkpoint
-        if due and not self._clock.paused:  # so that its evaluation is reported once
-            begin = monotonic()
-            self._save()
-            pause = checkpoint_pause(self._clock.seconds, monotonic() - begin)
-            self._next_checkpoint = self._clock.seconds + min(pause, self._config.checkpoint_period_seconds)
+        self._records.write_when_due(now)
+        self._checkpoints.save_when_due()
 
     def _skip_gap(self, *, server_lost: bool = False) -> None:
         """Does not count a long turn as time without heartbeats, nor time spent waiting for the server as training."""
@@ -358,29 +350,14 @@ class Trainer:
         if (server_lost or self._outages != before) and not self._clock.paused:
             self._clock.skip(gap)
             self._program.skip(gap)
-            self._core_use.look(paused=True)
-
-    def _record(self) -> None:
-        if not self._publisher.ended:
-            self._stats = self._program.table.stats()
-        progress = self._monitor.snapshot(self._clock.seconds, self._learner, self._stats, self._evaluations)
-        self._display.update(progress)
-        if progress.seconds > self._recorded_seconds:  # the clock is paused while an evaluation holds training
-            self._recorded_seconds = progress.seconds
-            self._run.append(progress.to_record())
-            moment = {"seconds": progress.seconds, "environment_steps": progress.environment_steps}
-            figures = self._program.figures()
-            if figures is not None:
-                self._run.append({"kind": "workers", **moment, **figures})
-            if busy := self._core_use.take_recent():
-                self._run.append({"kind": "cores", **moment, "cores": available_cores(), "busy": busy})
+            self._records.core_use.look(paused=True)
 
     def _collect(self) -> bool:
         """Processes all reports that have arrived; returns whether the server was restarted."""
         self._reports.collect(self._skip_gap)  # before a report pauses the clock
         if not self._publisher.renew(paused=self._clock.paused):
             return False
-        self._run.append({"kind": "server-restart", "seconds": self._clock.seconds})
+        self._session.record("server-restart")
         if not self._publisher.ended:
             size = int(self._program.table.stats()["size"])
             self._display.message(
@@ -410,10 +387,9 @@ class Trainer:
             self._supervisor.stop(but="evaluator")
             self._collect()
             self._reports.finish()
-            with contextlib.suppress(ReplayError, ServerError):  # if the server is gone, the last known values suffice
-                self._stats = self._program.table.stats()
+            self._records.finish()
         finally:
-            self._save()
+            self._checkpoints.save()
         episodes = 0 if interrupts.requested else self._config.final_evaluation_episodes
         if stopped_by not in ("score", "interrupt") and episodes and self._learner.steps:
             self._schedule.evaluate(episodes, hold=True)
@@ -423,25 +399,17 @@ class Trainer:
                 self._tick()
             if self._evaluations.pending:
                 stopped_by = "interrupt"
-            else:  # for a run that is resumed
-                known = {"evaluations": self._evaluations.state(), "awaited_episodes": 0}
-                path = save_state(self._run.checkpoints_path, known | {"total_seconds": self._total_seconds()})
-                self._callbacks.checkpoint({"path": str(path), **self._moment()._asdict()})
+            else:
+                self._checkpoints.save_final_evaluation()
         interrupts.acknowledge()
-        self._record()
+        self._records.write()
         summary = summarize(
-            self._config,
+            self._session,
             self._topology,
-            self._monitor,
-            self._learner,
-            self._stats,
-            self._evaluations,
-            workers=self._program.figures(),
+            self._records.stats,
             exits=self._events.exits,
             places=self._events.places,
-            busy_cores=self._core_use.mean(),
-            wall_seconds=self._clock.seconds,
-            total_seconds=self._total_seconds(),
+            busy_cores=self._records.core_use.mean(),
             stopped_by=stopped_by,
         )
         self._run.write_summary(summary)
@@ -451,61 +419,3 @@ class Trainer:
         """Called if the run does not stop long after a request: it waits for a separate server that is unavailable."""
         if self._separate is not None:
             self._server.close()
-
-    def _policy(self) -> bytes:
-        """The current policy in full precision, as a graph."""
-        return self._graph.serialize(self._updater.weights())
-
-    def _moment(self) -> Moment:
-        return Moment(self._monitor.environment_steps, self._learner.steps, self._clock.seconds)
-
-    def _total_seconds(self) -> float:
-        before: float = self._state.get("total_seconds", 0.0)
-        return before + monotonic() - self._started
-
-    def _save(self) -> None:
-        state = {
-            **self._moment()._asdict(),
-            "episodes": self._monitor.episodes,
-            "total_seconds": self._total_seconds(),
-            "actor_seconds": self._monitor.actor_seconds,
-            "learner_seconds": self._learner.clock.seconds,
-            "evaluations": self._evaluations.state(),
-            "solved": self._evaluations.solved_at is not None,
-            "target": self._config.until_score,
-            "generation": self._generation,
-            "run_id": self._run_id,
-            "totals": self._totals.state(),
-            "local_actors": self._local_actors,
-            "acting_processes": self._config.topology.acting_processes,
-            "spec": dataclasses.asdict(self._spec),
-            "next_evaluation": self._schedule.next_evaluation,
-            "awaited_episodes": self._evaluations.awaited_episodes,
-            "program": self._program.state(),
-        }
-        table = self._program.table if self._program.saves_experience else None
-        self._run.require_place()
-        path = save_checkpoint(self._run.checkpoints_path, self._updater.state(), self._policy(), table, state)
-        self._callbacks.checkpoint({"path": str(path), **self._moment()._asdict()})
-
-    def _restore(self, checkpoint: Checkpoint) -> None:
-        state = checkpoint.state
-        require_spec(self._config.environment, self._spec, checkpoint.spec)
-        self._updater.load(checkpoint.learner())
-        server = self._separate if self._server.keeps_experience else None
-        continuation = Continuation.of(self._config, self._program, server, int(self._stats["size"]))
-        if continuation.from_checkpoint:
-            checkpoint.restore_replay(self._program.table)
-        for note in continuation.notes:
-            self._display.message(note)
-        self._program.restore(state["program"])
-        self._learner.steps = checkpoint.moment.learner_steps
-        self._learner.clock.seconds = dict(state["learner_seconds"])
-        self._monitor.restore(state["actor_seconds"], state["learner_seconds"])
-        self._evaluations.restore(state["evaluations"])
-        self._run.append({"kind": "resume", "seconds": checkpoint.moment.seconds, "generation": self._generation})
-        rules = (self._config.steps, self._config.time_limit_seconds, self._config.until_score)
-        self._run.go_on(RunConfig.from_json(self._run.read_config()).with_rules(*rules).to_json())
-        if state["solved"]:  # with rules that end the run later
-            save_state(self._run.checkpoints_path, {"solved": False})
-        self._learner.clock.restart("other")  # restoring is no learning

@@ -1,0 +1,87 @@
+"""Decides when a run is saved, and what a checkpoint contains."""
+
+from typing import Any
+
+from headrace.clock import monotonic
+from headrace.training.callbacks import Callbacks
+from headrace.training.checkpoint import Checkpoint, change_state, checkpoint_pause, save_checkpoint
+from headrace.training.evaluation_schedule import EvaluationSchedule
+from headrace.training.run_state import RunState
+from headrace.training.session import Session
+
+__all__ = ["CheckpointSchedule"]
+
+
+class CheckpointSchedule:
+    """Saves the run when that is due, on request, or in part. One thread."""
+
+    def __init__(
+        self,
+        session: Session,
+        evaluations: EvaluationSchedule,
+        callbacks: Callbacks,
+        resumed_from: Checkpoint | None,
+        *,
+        local_actors: bool,
+    ) -> None:
+        self._session = session
+        self._evaluations = evaluations
+        self._callbacks = callbacks
+        self._local_actors = local_actors
+        self.next_seconds = 0.0
+        """When the next checkpoint is due, in training seconds."""
+        if resumed_from:
+            trained = resumed_from.moment.seconds
+            self.next_seconds = trained + self._pause(trained, 0.0)
+
+    def save_when_due(self) -> None:
+        """Saves if it is time to and no evaluation holds training, so that its result is recorded once."""
+        session = self._session
+        if session.learner.steps and session.clock.seconds >= self.next_seconds and not session.clock.paused:
+            begin = monotonic()
+            self.save()
+            self.next_seconds = session.clock.seconds + self._pause(session.clock.seconds, monotonic() - begin)
+
+    def save(self) -> None:
+        """Writes a checkpoint, with the experience that only this process stores. See `save_checkpoint()`."""
+        session = self._session
+        table = session.program.table if session.program.saves_experience else None
+        session.run.require_place()
+        path = save_checkpoint(
+            session.run.checkpoints_path, session.updater.state(), session.policy(), table, self._state()
+        )
+        self._callbacks.checkpoint({"path": str(path), **session.moment._asdict()})
+
+    def save_final_evaluation(self) -> None:
+        """Adds the evaluation of the final policy to the last checkpoint, for a run that is resumed."""
+        session = self._session
+        known: dict[str, Any] = {"evaluations": session.evaluations.state(), "awaited_episodes": 0}
+        total = session.clock.total_seconds
+        path = change_state(session.run.checkpoints_path, **known, total_seconds=total)
+        self._callbacks.checkpoint({"path": str(path), **session.moment._asdict()})
+
+    def _pause(self, trained_seconds: float, saving_seconds: float) -> float:
+        pause = checkpoint_pause(trained_seconds, saving_seconds)
+        return min(pause, self._session.config.checkpoint_period_seconds)
+
+    def _state(self) -> RunState:
+        session = self._session
+        return RunState(
+            **session.moment._asdict(),
+            total_seconds=session.clock.total_seconds,
+            episodes=session.monitor.episodes,
+            run_id=session.run_id,
+            generation=session.resumed,
+            spec=session.spec,
+            acting_processes=session.config.topology.acting_processes,
+            local_actors=self._local_actors,
+            actor_seconds=session.monitor.actor_seconds,
+            learner_seconds=session.learner.clock.seconds,
+            totals=session.totals.state(),
+            evaluations=session.evaluations.state(),
+            next_evaluation=self._evaluations.next_evaluation,
+            awaited_episodes=session.evaluations.awaited_episodes,
+            solved=session.evaluations.solved_at is not None,
+            target=session.config.until_score,
+            program=session.program.state(),
+        )

@@ -1,0 +1,55 @@
+"""Records and shows a run's progress about once a second."""
+
+import contextlib
+
+from headrace.clock import monotonic
+from headrace.errors import ReplayError, ServerError
+from headrace.machine import available_cores
+from headrace.training.core_use import CoreUse
+from headrace.training.run_publisher import RunPublisher
+from headrace.training.session import Session
+
+__all__ = ["ProgressRecords"]
+
+_PERIOD_SECONDS = 1.0
+
+
+class ProgressRecords:
+    """Counts, rates, gradients of workers and busy cores. One thread."""
+
+    def __init__(self, session: Session, publisher: RunPublisher) -> None:
+        self._session = session
+        self._publisher = publisher
+        self._next = monotonic() + _PERIOD_SECONDS
+        self._recorded_seconds = session.clock.seconds
+        self.core_use = CoreUse()
+        self.stats = session.program.table.stats()
+        """The table's last known statistics."""
+
+    def write_when_due(self, now: float) -> None:
+        """Writes about once a second; `now` is monotonic()."""
+        if now >= self._next:
+            self._next = now + _PERIOD_SECONDS
+            self.write()
+
+    def write(self) -> None:
+        """Shows the progress; records it unless the clock has stood still since the last record."""
+        session = self._session
+        if not self._publisher.ended:
+            self.stats = session.program.table.stats()
+        progress = session.monitor.snapshot(session.clock.seconds, session.learner, self.stats, session.evaluations)
+        session.display.update(progress)
+        if progress.seconds <= self._recorded_seconds:  # the clock is paused while an evaluation holds training
+            return
+        self._recorded_seconds = progress.seconds
+        session.run.append(progress.to_record())
+        figures = session.program.figures()
+        if figures is not None:
+            session.record("workers", **figures)
+        if busy := self.core_use.take_recent():
+            session.record("cores", cores=available_cores(), busy=busy)
+
+    def finish(self) -> None:
+        """Reads the table's statistics once more, after the actors have ended."""
+        with contextlib.suppress(ReplayError, ServerError):  # if the server is gone, the last known values suffice
+            self.stats = self._session.program.table.stats()
