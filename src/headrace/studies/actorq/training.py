@@ -2,9 +2,9 @@
 
 `tasks.csv` has the tasks and the length of their runs. Without a GPU, a run at the published size, 3 x 2048, would be
 strongly learner-bound: the policies of the control suite are smaller here, and the runs are still learner-bound.
-CartPole-v1 is trained at the published size with a replay ratio so low that runs are actor-bound. MountainCar-v0 and
-Acrobot-v1 use their presets, with one actor. With a GPU all tasks use the published size. The measured bottleneck of
-each run is in its row and on the page.
+CartPole-v1 is trained at the published size with a low replay ratio: inference is most of its actors' time in fp32.
+MountainCar-v0 and Acrobot-v1 use their presets, with one actor. With a GPU all tasks use the published size. The
+measured bottleneck of each run is in its row and on the page.
 """
 
 import dataclasses
