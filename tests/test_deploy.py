@@ -14,7 +14,7 @@ import yaml
 
 from headrace.cli.train import TrainOptions, read_options
 from headrace.launch.config import Ray
-from headrace.topologies.config import Apex
+from headrace.topologies.apex import Apex
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "deploy/ray"

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace.algorithms.registry import BUILT_IN, find_algorithm
+from headrace.algorithms.registry import ALGORITHMS
 from headrace.settings import presets_of
 from headrace.studies.catalogue import STUDIES
-from headrace.topologies.config import Apex, Serial
+from headrace.topologies.apex import Apex
+from headrace.topologies.serial import Serial
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "benchmarks/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -32,7 +33,7 @@ def row(label: str, usual: Any, values: list[Any]) -> str:
 
 def preset_table(algorithm: str, *, frugal: bool = False) -> list[str]:
     """The head and the rows of an algorithm's presets: each setting in which any of them leaves the default."""
-    default = find_algorithm(algorithm)()
+    default = ALGORITHMS.find(algorithm)()
     presets = presets_of(algorithm, frugal=frugal)
     lines = [
         f"| | default | {' | '.join(presets)} |",
@@ -50,14 +51,14 @@ def preset_table(algorithm: str, *, frugal: bool = False) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("algorithm", BUILT_IN)
+@pytest.mark.parametrize("algorithm", ALGORITHMS.built_in)
 def test_presets_are_those_of_the_page(algorithm: str) -> None:
     page = (ROOT / f"docs/algorithms/{algorithm.replace('-', '_')}.md").read_text()
     table = page.split("## Presets")[1].split("\n## ")[0]
     assert [line for line in table.splitlines() if line.startswith(("| | ", "| `--"))] == preset_table(algorithm)
 
 
-@pytest.mark.parametrize("algorithm", [name for name in BUILT_IN if presets_of(name, frugal=True)])
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS.built_in if presets_of(name, frugal=True)])
 def test_frugal_presets_are_those_of_the_page(algorithm: str) -> None:
     page = (ROOT / f"docs/algorithms/{algorithm.replace('-', '_')}.md").read_text()
     table = page.split("## Frugal presets")[1].split("\n## ")[0]

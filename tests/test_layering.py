@@ -7,8 +7,9 @@ import pytest
 
 import headrace
 from headrace.algorithms.config import Algorithm
-from headrace.algorithms.registry import known_algorithms
-from headrace.topologies.config import TOPOLOGIES, Topology
+from headrace.algorithms.registry import ALGORITHMS
+from headrace.topologies.config import Topology
+from headrace.topologies.registry import TOPOLOGIES
 
 SOURCE = Path(headrace.__file__).parent
 
@@ -50,11 +51,11 @@ def outside(package: str, names: set[str]) -> list[str]:
 
 
 def test_only_algorithms_ask_which_algorithm_it_is() -> None:
-    assert outside("algorithms", names_of([Algorithm, *known_algorithms().values()])) == []
+    assert outside("algorithms", names_of([Algorithm, *ALGORITHMS.known().values()])) == []
 
 
 def test_only_topologies_ask_which_topology_it_is() -> None:
-    assert outside("topologies", names_of([Topology, *TOPOLOGIES.values()])) == []
+    assert outside("topologies", names_of([Topology, *TOPOLOGIES.known().values()])) == []
 
 
 CLOCKED = ("gradients", "parameters", "roles", "topologies", "training")

@@ -17,18 +17,18 @@ from benchmarks.zoo import contender, keep, runs
 from benchmarks.zoo.scores import Taken, cells, fewer, relative, shared_tasks, taken
 from benchmarks.zoo.tasks import TASKS, Task, systems_of
 
-from headrace.algorithms.registry import BUILT_IN
+from headrace.algorithms.registry import ALGORITHMS
 from headrace.errors import DivergenceError
 from headrace.launch.config import Simulated
 from headrace.settings import presets_of
-from headrace.topologies import Hogwild
+from headrace.topologies.workers import Hogwild
 
 CARTPOLE = next(task for task in TASKS if task.name == "CartPole-v1")
 
 
 def test_every_preset_has_a_task() -> None:
     """Except Blackjack, of which 100 episodes say nothing. Of a family, some environments are measured."""
-    presets = {(name, algorithm) for algorithm in BUILT_IN for name in presets_of(algorithm)}
+    presets = {(name, algorithm) for algorithm in ALGORITHMS.built_in for name in presets_of(algorithm)}
     families = {(name.removesuffix("..."), algorithm) for name, algorithm in presets if name.endswith("/...")}
     tasks = {(task.environment, task.algorithm) for task in TASKS}
     lacking = {(name, algorithm) for name, algorithm in presets - tasks if not name.endswith("/...")}

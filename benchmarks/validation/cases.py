@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from headrace.topologies.config import TopologyName
-
 __all__ = ["MODES", "SETUPS", "Case", "Plan", "Setup", "list_cases"]
 
 Mode = Literal["real", "simulated"]
@@ -14,7 +12,7 @@ MODES: tuple[Mode, ...] = ("real", "simulated")
 class Setup(NamedTuple):
     """A topology with its number of actors or workers."""
 
-    topology: TopologyName
+    topology: str
     processes: int = 1
 
     @property

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 from headrace import errors
-from headrace.algorithms.registry import BUILT_IN
+from headrace.algorithms.registry import ALGORITHMS
 from headrace.errors import HeadraceError
+from headrace.topologies.registry import TOPOLOGIES
 
 if TYPE_CHECKING:
     from headrace import replay
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from headrace.api import load, resume, train, tune
     from headrace.launch.config import Processes, Ray, Simulated
     from headrace.replay import connect
-    from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
+    from headrace.topologies.apex import Apex
+    from headrace.topologies.serial import Serial
+    from headrace.topologies.workers import AdPsgd, Hogwild, Lock, ParameterServer
 
 __all__ = [
     "A3C",
@@ -63,11 +66,11 @@ __all__ = [
 
 
 _HOMES = {
-    **{kind: module for module, _, kind in (each.partition(":") for each in BUILT_IN.values())},
+    **ALGORITHMS.homes,
+    **TOPOLOGIES.homes,
     "connect": "headrace.replay",
     **dict.fromkeys(("load", "resume", "train", "tune"), "headrace.api"),
     **dict.fromkeys(("Processes", "Ray", "Simulated"), "headrace.launch.config"),
-    **dict.fromkeys(("AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial"), "headrace.topologies.config"),
 }
 
 

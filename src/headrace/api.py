@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from headrace.algorithms.config import Algorithm, Engine
-from headrace.algorithms.registry import require_registered
+from headrace.algorithms.registry import ALGORITHMS
 from headrace.errors import ConfigError, require
 from headrace.fields import require_fit
 from headrace.launch.config import LauncherConfig
@@ -168,7 +168,7 @@ def _configure(environment: str, settings: Settings) -> RunConfig:
         raise ConfigError("frugal is true, which chooses the algorithm, and algorithm is given: leave one of them out")
     known = preset(environment, frugal=frugal)
     if "algorithm" in given:
-        require_registered(given["algorithm"])
+        ALGORITHMS.require_registered(given["algorithm"])
         known = known._replace(algorithm=given["algorithm"])
     if not given.keys() & {"steps", "time_limit_seconds", "until_score"}:
         given["steps"] = known.steps

@@ -17,7 +17,6 @@ from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters import Policy
 from headrace.servers import Endpoint
 from headrace.topologies.config import Topology
-from headrace.topologies.vectors import open_vectors
 from headrace.types import Array, Batch, EnvironmentSpec
 
 DISCRETE = EnvironmentSpec((3,), "float32", 4)
@@ -211,7 +210,7 @@ def test_make_updater_builds_it_from_the_settings(spec: EnvironmentSpec) -> None
 @pytest.mark.parametrize("topology", [Lock(workers=2), Hogwild(workers=2), AdPsgd(workers=2)])
 def test_updates_by_other_workers_are_not_visible_within_a_rollout(topology: Topology) -> None:
     config = A3C(hidden=(8,), learning_rate=0.1)
-    vectors = open_vectors(topology, config, Endpoint(""))
+    vectors = topology.open_vectors(config, Endpoint(""))
     assert vectors is not None
     A3CUpdater(config, DISCRETE, CPU, 0, vectors)  # that of the training process
     [handle] = vectors.handles

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from headrace import DQN
-from headrace.algorithms import registry
 from headrace.algorithms.config import Algorithm
-from headrace.algorithms.registry import BUILT_IN, algorithm_names, find_algorithm, known_algorithms
+from headrace.algorithms.registry import ALGORITHMS
 from headrace.errors import ConfigError
 from headrace.settings import RunConfig
 
@@ -27,8 +26,7 @@ class Kind(DQN):
 
 
 def forget() -> None:
-    registry._added.cache_clear()
-    find_algorithm.cache_clear()
+    ALGORITHMS.forget()
 
 
 @pytest.fixture
@@ -50,9 +48,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     forget()
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", ALGORITHMS.built_in)
 def test_each_built_in_algorithm_round_trips_through_its_record(name: str) -> None:
-    kind = find_algorithm(name)
+    kind = ALGORITHMS.find(name)
     assert kind.name == name
     assert kind.summary
     assert set(kind.action_kinds) <= {"discrete", "multi-discrete", "continuous"}
@@ -61,17 +59,17 @@ def test_each_built_in_algorithm_round_trips_through_its_record(name: str) -> No
 
 def test_an_algorithm_of_another_package_is_listed(install: Callable[[str, str], None]) -> None:
     install("added", GOOD)
-    assert algorithm_names() == (*BUILT_IN, "added")
-    added = known_algorithms()["added"](extra=5)  # type: ignore[call-arg]
+    assert ALGORITHMS.names == (*ALGORITHMS.built_in, "added")
+    added = ALGORITHMS.known()["added"](extra=5)  # type: ignore[call-arg]
     config = RunConfig("CartPole-v1", added)
     assert RunConfig.from_json(config.to_json()) == config
-    assert "added" in known_algorithms()
+    assert "added" in ALGORITHMS.known()
 
 
 def test_built_in_algorithms_cannot_be_replaced(install: Callable[[str, str], None]) -> None:
     install("dqn", GOOD.replace('"added"', '"dqn"'))
-    assert find_algorithm("dqn") is DQN
-    assert algorithm_names() == tuple(BUILT_IN)
+    assert ALGORITHMS.find("dqn") is DQN
+    assert ALGORITHMS.names == tuple(ALGORITHMS.built_in)
 
 
 @pytest.mark.parametrize(
@@ -99,16 +97,16 @@ def test_a_broken_package_is_named_and_does_not_affect_others(
 ) -> None:
     install("added", source)
     with pytest.raises(ConfigError, match=r"^algorithm added: entry point .*added_algorithm:Kind") as caught:
-        find_algorithm("added")
+        ALGORITHMS.find("added")
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert tuple(known_algorithms()) == tuple(BUILT_IN)
+    assert tuple(ALGORITHMS.known()) == tuple(ALGORITHMS.built_in)
 
 
 @pytest.mark.parametrize("name", ["sarsa", "", "DQN"])
 def test_an_unknown_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"^algorithm is .*; it must be one of dqn, dyna-q"):
-        find_algorithm(name)
+        ALGORITHMS.find(name)
 
 
 def test_a_class_that_is_not_registered_is_refused_before_the_run() -> None:

@@ -11,7 +11,8 @@ from headrace.cli.main import main
 from headrace.errors import EnvironmentFault, LaunchError
 from headrace.report import PlainDisplay, QuietDisplay, RunDirectory
 from headrace.settings import RunConfig, preset
-from headrace.topologies.config import Apex, Serial
+from headrace.topologies.apex import Apex
+from headrace.topologies.serial import Serial
 from headrace.zoo import kept_policies
 
 

@@ -180,7 +180,7 @@ def test_the_printed_command_of_workers(training, capsys):
 
 @pytest.mark.parametrize(("algorithm", "actors"), [("dqn", 7), ("dyna-q", 1)])
 def test_the_default_number_of_actor_slots(training, capsys, monkeypatch, algorithm, actors):
-    monkeypatch.setattr("headrace.topologies.config.available_cores", lambda: 8)
+    monkeypatch.setattr("headrace.topologies.apex.config.available_cores", lambda: 8)
     assert main(["learner", "CartPole-v1", "--algorithm", algorithm, "--server", "tcp://h:1"]) == 0
     assert f"--actors {actors}" in " ".join(capsys.readouterr().out.split())
 

@@ -8,12 +8,14 @@ import pytest
 
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
-from headrace.algorithms.registry import known_algorithms
+from headrace.algorithms.registry import ALGORITHMS
 from headrace.cli.arguments import find_environment, flag_types, without_run_dir
 from headrace.cli.train import options_type, read_options
 from headrace.errors import ConfigError
 from headrace.settings import PRESETS, RunConfig, preset
-from headrace.topologies.config import TOPOLOGIES, Apex, Serial
+from headrace.topologies.apex import Apex
+from headrace.topologies.registry import TOPOLOGIES
+from headrace.topologies.serial import Serial
 
 
 def words(text):
@@ -220,14 +222,14 @@ def test_a_list_of_numbers_ends_at_the_environment():
     assert (options.algorithm.value_min, options.topology.pull_period) == (-1500.0, 0.5)
 
 
-@pytest.mark.parametrize("algorithm", known_algorithms())
+@pytest.mark.parametrize("algorithm", ALGORITHMS.known())
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_help_shows_only_settings_of_the_chosen_algorithm_and_topology(algorithm, topology, capsys):
     with pytest.raises(SystemExit):
         read_options(["X", "--algorithm", algorithm, "--topology", topology, "--help"])
     out = capsys.readouterr().out
-    own = flag_types(known_algorithms()[algorithm]) | flag_types(TOPOLOGIES[topology])
-    for kind in (*known_algorithms().values(), *TOPOLOGIES.values()):
+    own = flag_types(ALGORITHMS.known()[algorithm]) | flag_types(TOPOLOGIES.find(topology))
+    for kind in (*ALGORITHMS.known().values(), *TOPOLOGIES.known().values()):
         for flag in flag_types(kind):
             assert (f" {flag} " in out or f" {flag}, " in out) == (flag in own), flag
     described = " ".join(out.replace("│", " ").split())

@@ -33,7 +33,9 @@ from headrace.roles.remote_actor import ActorRole
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings
 from headrace.servers import EmbeddedServer
 from headrace.settings import RunConfig, ServerConfig
-from headrace.topologies.config import Apex, Serial, Topology
+from headrace.topologies.apex import Apex
+from headrace.topologies.config import Topology
+from headrace.topologies.serial import Serial
 from headrace.types import EnvironmentSpec
 
 PATIENCE_SECONDS = 600.0  # a busy machine may need minutes to start a process of Ray

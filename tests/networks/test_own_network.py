@@ -18,8 +18,8 @@ from headrace.networks.records import ILLEGAL, draw_records, split
 from headrace.networks.torch_network import TorchNetwork
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder, PolicyEncoder
-from headrace.topologies.config import Apex
-from headrace.topologies.precision import choose_precision
+from headrace.topologies.apex import Apex
+from headrace.topologies.apex.precision import choose_precision
 from headrace.types import Batch, EnvironmentSpec, Part
 
 VECTOR = EnvironmentSpec((6,), "float32", 3)

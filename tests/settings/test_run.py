@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -10,7 +9,8 @@ from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import CheckpointError
 from headrace.settings import RunConfig, ServerConfig
-from headrace.topologies.config import TOPOLOGIES, Apex, Serial, TopologyName
+from headrace.topologies.apex import Apex
+from headrace.topologies.serial import Serial
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,6 @@ def test_json_and_back(algorithm, topology, names):
 def test_the_server_is_kept():
     config = RunConfig("X", server=ServerConfig("tcp://h:1", "a", Path("/token")))
     assert RunConfig.from_json(config.to_json()).server == config.server
-
-
-def test_names_are_those_of_the_kinds():
-    assert get_args(TopologyName) == tuple(TOPOLOGIES)
 
 
 def test_a_removed_setting_is_reported_as_another_versions():

@@ -10,7 +10,7 @@ from headrace.errors import ConfigError
 from headrace.fields import read_fields
 from headrace.servers import Endpoint
 from headrace.settings import RunConfig, ServerConfig
-from headrace.topologies.config import Serial
+from headrace.topologies.serial import Serial
 
 TCP = "tcp://127.0.0.1:7447"
 

@@ -17,7 +17,7 @@ from headrace.studies.downpour.training import TrainingCase
 from headrace.studies.in_network.case import LEARNER_PHASES, Case
 from headrace.studies.in_network.measure import Record
 from headrace.studies.results import Origin
-from headrace.topologies.config import Serial
+from headrace.topologies.serial import Serial
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from headrace.studies.base import Measured
 from headrace.studies.comparisons import Comparison
 from headrace.studies.page import worst_tiles
 from headrace.studies.run import run_plan
-from headrace.topologies.config import Apex
+from headrace.topologies.apex import Apex
 
 ORIGIN = {"command", "commit", "date", "machine", "cores"}
 TARGET = "headrace.environments.toy:Target"

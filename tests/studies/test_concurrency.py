@@ -33,7 +33,9 @@ from headrace.studies.concurrency.cases import (
 from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, Case, kill_workers, measure, worker_processes
 from headrace.studies.concurrency.study import Concurrency, ConcurrencyOptions
 from headrace.studies.run import run_plan
-from headrace.topologies.config import Apex, Hogwild, Serial
+from headrace.topologies.apex import Apex
+from headrace.topologies.serial import Serial
+from headrace.topologies.workers import Hogwild
 
 STUDY = Concurrency()
 NOTHING = {"runs": (), "throughput": (), "ablation": (), "faults": (), "simulated": (), "factors": ()}

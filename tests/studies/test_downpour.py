@@ -19,7 +19,8 @@ from headrace.studies.downpour.study import Downpour, DownpourOptions
 from headrace.studies.downpour.timing import TimingCase
 from headrace.studies.downpour.training import TrainingCase
 from headrace.studies.run import run_plan
-from headrace.topologies.config import ParameterServer, Serial
+from headrace.topologies.serial import Serial
+from headrace.topologies.workers import ParameterServer
 
 STUDY = Downpour()
 ORIGIN = {"command", "commit", "date", "machine", "cores"}

@@ -20,7 +20,8 @@ from headrace.studies.downpour.timing import TimingCase
 from headrace.studies.downpour.training import ONG, TrainingCase
 from headrace.studies.sheet import read_published
 from headrace.studies.statistics import grouped
-from headrace.topologies.config import ParameterServer, Serial
+from headrace.topologies.serial import Serial
+from headrace.topologies.workers import ParameterServer
 
 
 def test_published_shares() -> None:

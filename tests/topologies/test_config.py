@@ -7,7 +7,11 @@ import pytest
 from headrace import A3C, DQN, CrossQ, DynaQ
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError
-from headrace.topologies.config import TOPOLOGIES, AdPsgd, Apex, Hogwild, ParameterServer, Serial, Topology
+from headrace.topologies.apex import Apex
+from headrace.topologies.config import Topology
+from headrace.topologies.registry import TOPOLOGIES
+from headrace.topologies.serial import Serial
+from headrace.topologies.workers import AdPsgd, Hogwild, ParameterServer
 
 INF = float("inf")
 
@@ -106,7 +110,8 @@ def test_the_processes_that_need_a_core_are_counted(topology: Topology, algorith
 def test_a_default_number_of_processes_is_fixed_so_that_it_fits(
     topology: Topology, algorithm: Algorithm, most: int, fitted: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.topologies.config.available_cores", lambda: 8)
+    for kind in ("apex", "workers"):
+        monkeypatch.setattr(f"headrace.topologies.{kind}.config.available_cores", lambda: 8)
     assert topology.fitted(algorithm, most) == fitted
 
 
@@ -146,7 +151,7 @@ def test_other_algorithms_are_not(topology: Topology, algorithm: Algorithm) -> N
     topology.require_algorithm(algorithm)
 
 
-@pytest.mark.parametrize("kind", TOPOLOGIES.values())
+@pytest.mark.parametrize("kind", TOPOLOGIES.known().values())
 def test_a_topology_has_the_size_that_it_is_given(kind: type[Topology]) -> None:
     sized = kind().sized(3, 5)
     assert (sized.acting_processes, sized.environments_each) == (1 if kind is Serial else 3, 5)

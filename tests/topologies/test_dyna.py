@@ -14,9 +14,8 @@ from headrace.roles.planner import PlannerRole
 from headrace.roles.remote_actor import ActorRole
 from headrace.servers import EmbeddedServer
 from headrace.topologies.base import RunContext
-from headrace.topologies.build import build_program
 from headrace.topologies.dyna import DynaTables
-from headrace.topologies.serial import SerialProgram
+from headrace.topologies.serial.program import SerialProgram
 from headrace.types import Array
 
 CORRIDOR = "headrace.environments.toy:Corridor"
@@ -139,7 +138,7 @@ def test_a_serial_run_has_one_planner_for_all_simulations() -> None:
 
 
 def test_apex_has_one_actor_and_its_planners() -> None:
-    program = build_program(Apex(chunk_steps=10), context(dataclasses.replace(SMALL, planners=2)), generation=5)
+    program = Apex(chunk_steps=10).make_program(context(dataclasses.replace(SMALL, planners=2)), generation=5)
     try:
         [actor] = program.actors
         assert isinstance(actor, ActorRole)
@@ -154,11 +153,11 @@ def test_apex_has_one_actor_and_its_planners() -> None:
 def test_planners_need_a_server_to_sample_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EmbeddedServer, "serves_samples", False)
     with pytest.raises(ConfigError, match=r"algorithm is dyna-q and the server is a Redis, which cannot sample"):
-        build_program(Apex(), context(SMALL))
+        Apex().make_program(context(SMALL))
 
 
 def test_apex_without_planning_is_that_of_dqn() -> None:
-    program = build_program(Apex(actors=2), context(dataclasses.replace(SMALL, planning=False)))
+    program = Apex(actors=2).make_program(context(dataclasses.replace(SMALL, planning=False)))
     try:
         assert [role.kind for role in (*program.actors, *program.services)] == ["actor", "actor"]
         [actor, _] = program.actors
@@ -171,4 +170,4 @@ def test_apex_without_planning_is_that_of_dqn() -> None:
 @pytest.mark.parametrize("topology", [Serial(), Apex(actors=1)])
 def test_frames_have_no_world_model(topology: Serial | Apex) -> None:
     with pytest.raises(ConfigError, match="algorithm is dyna-q, and an observation is uint8"):
-        build_program(topology, context(SMALL, "headrace.environments.toy:Frames"))
+        topology.make_program(context(SMALL, "headrace.environments.toy:Frames"))

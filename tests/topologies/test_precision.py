@@ -3,9 +3,10 @@
 import pytest
 
 from headrace.networks import Architecture
-from headrace.topologies import precision as module
-from headrace.topologies.config import Apex, Serial
-from headrace.topologies.precision import choose_precision
+from headrace.topologies.apex import Apex
+from headrace.topologies.apex import precision as module
+from headrace.topologies.apex.precision import choose_precision
+from headrace.topologies.serial import Serial
 from headrace.types import EnvironmentSpec
 
 ARCHITECTURE = Architecture.of(EnvironmentSpec((4,), "float32", actions=2), "mlp", (8,))
@@ -50,4 +51,4 @@ def test_a_faster_precision_gives_no_warning() -> None:
 @pytest.mark.parametrize("topology", [Serial(), Apex()])
 def test_nothing_is_measured_in_full_precision(topology: Serial | Apex, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "measure_precisions", None)
-    assert choose_precision(topology, ARCHITECTURE) == (topology, "")
+    assert topology.measured(ARCHITECTURE) == (topology, "")

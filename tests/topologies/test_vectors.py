@@ -11,15 +11,14 @@ from headrace._native import OptimizerOptions, Server
 from headrace.algorithms.a3c.config import A3C
 from headrace.errors import ConfigError
 from headrace.servers import Endpoint
-from headrace.topologies.config import AdPsgd, ParameterServer
-from headrace.topologies.vectors import open_vectors
+from headrace.topologies.workers import AdPsgd, ParameterServer
 
 
 def test_a_run_that_ends_leaves_no_shards_on_further_servers() -> None:
     own, further = Server(), Server()
     endpoint = Endpoint(own.listen("unix:@"), "run")
     config = ParameterServer(workers=1, shards=3, shard_servers=(further.listen("unix:@"),))
-    runs = [open_vectors(config, A3C(), endpoint, run_id) for run_id in ("first", "second")]
+    runs = [config.open_vectors(A3C(), endpoint, run_id) for run_id in ("first", "second")]
     for vectors in runs:
         assert vectors is not None
         vectors(np.zeros(5, np.float32), OptimizerOptions("sgd"))
@@ -36,7 +35,7 @@ def test_a_run_that_ends_leaves_no_shards_on_further_servers() -> None:
 def test_workers_get_the_options_of_the_topology() -> None:
     server = Server()
     endpoint = Endpoint(server.listen("unix:@"), "run")
-    vectors = open_vectors(ParameterServer(workers=1, fetch_period=2, local_updates=True), A3C(), endpoint)
+    vectors = ParameterServer(workers=1, fetch_period=2, local_updates=True).open_vectors(A3C(), endpoint)
     assert vectors is not None
     optimizer = OptimizerOptions("sgd", learning_rate=0.5)
     vectors(np.ones(1, np.float32), optimizer)
@@ -52,7 +51,7 @@ def test_workers_get_the_options_of_the_topology() -> None:
 def test_lost_updates_are_asked_for_after_a_connection_was_lost(tmp_path: Path) -> None:
     server = Server(data=str(tmp_path / "data"), shard_save_seconds=1e6)
     endpoint = Endpoint(server.listen(f"unix:{tmp_path / 'socket'}"), "run", reconnect_seconds=60.0)
-    vectors = open_vectors(ParameterServer(workers=1), A3C(), endpoint)
+    vectors = ParameterServer(workers=1).open_vectors(A3C(), endpoint)
     assert vectors is not None
     vector = vectors(np.zeros(5, np.float32), OptimizerOptions("sgd"))
     for _ in range(4):
@@ -76,7 +75,7 @@ def test_lost_updates_are_asked_for_after_a_connection_was_lost(tmp_path: Path) 
 @pytest.mark.parametrize("opened", [False, True])
 def test_close_before_opening_has_no_effect(opened: bool) -> None:
     server = Server()
-    vectors = open_vectors(ParameterServer(workers=1), A3C(), Endpoint(server.listen("unix:@")))
+    vectors = ParameterServer(workers=1).open_vectors(A3C(), Endpoint(server.listen("unix:@")))
     assert vectors is not None
     if opened:
         vectors(np.zeros(5, np.float32), OptimizerOptions("sgd"))
@@ -85,7 +84,7 @@ def test_close_before_opening_has_no_effect(opened: bool) -> None:
 
 
 def test_a_penalty_is_one_of_networks_parameters() -> None:
-    vectors = open_vectors(AdPsgd(workers=1, l1_penalty=1.0), A3C(), Endpoint(""))
+    vectors = AdPsgd(workers=1, l1_penalty=1.0).open_vectors(A3C(), Endpoint(""))
     assert vectors is not None
     for count, after in ((1, 1.0), (2, 0.5)):  # SAC's temperature is a vector of one number
         vectors(np.ones(count, np.float32), OptimizerOptions("sgd", learning_rate=0.5))

@@ -25,12 +25,11 @@ from headrace.roles.base import GATE, HELD
 from headrace.roles.gate import Gate, GateWatch, Held
 from headrace.roles.remote_worker import WorkerRole, build_worker
 from headrace.servers import EmbeddedServer, connect_role
-from headrace.topologies import workers
 from headrace.topologies.base import RunContext
-from headrace.topologies.config import Workers
-from headrace.topologies.serial import SerialProgram
-from headrace.topologies.vectors import open_vectors
-from headrace.topologies.workers import WorkersProgram, worker_settings
+from headrace.topologies.serial.program import SerialProgram
+from headrace.topologies.workers import Workers
+from headrace.topologies.workers import program as module
+from headrace.topologies.workers.program import WorkersProgram, worker_settings
 
 CPU = "cpu"
 CARTPOLE = "CartPole-v1"
@@ -79,7 +78,7 @@ def server() -> Iterator[EmbeddedServer]:
 def context_of(server: EmbeddedServer, algorithm: Algorithm, config: Workers | Serial, seed: int = 5) -> RunContext:
     environment = CARTPOLE if "discrete" in algorithm.action_kinds else TARGET
     spec = describe(environment)
-    vectors = open_vectors(config, algorithm, server.endpoint)
+    vectors = config.open_vectors(algorithm, server.endpoint)
     updater = algorithm.make_updater(spec, CPU, seed, vectors)
     return RunContext(environment, spec, seed, algorithm, updater, server, run_id="mine", vectors=vectors)
 
@@ -294,7 +293,7 @@ def test_the_gate_pauses_live_workers_and_publishes_total_steps(server: Embedded
 def test_a_turn_longer_than_the_maximum_wait_is_counted(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "_HOLD_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_HOLD_SECONDS", 0.01)
     config = Hogwild(workers=2)
     program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
     report(program, 1, "b")
@@ -309,8 +308,8 @@ def test_a_turn_longer_than_the_maximum_wait_is_counted(
 
 def test_a_worker_that_was_silent_for_long_is_awaited(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     passed = [0.0]
-    monkeypatch.setattr(workers, "_HOLD_SECONDS", 0.01)
-    monkeypatch.setattr(workers, "monotonic", lambda: time.monotonic() + passed[0])
+    monkeypatch.setattr(module, "_HOLD_SECONDS", 0.01)
+    monkeypatch.setattr(module, "monotonic", lambda: time.monotonic() + passed[0])
     config = Hogwild(workers=2)
     program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
     report(program, 1, "b")

@@ -27,6 +27,9 @@ class Desk:
         self.supervisor, self.schedule, self.server, self.program = Mock(), Mock(), Mock(), Mock()
         self.monitor = Mock(environment_steps=700)
         self.program.take_reports.return_value = []
+        lasting, ending = Mock(kind="actor", ends_with_training=False), ("worker", "quantizer", "planner")
+        self.program.actors = [lasting, *(Mock(kind=kind, ends_with_training=True) for kind in ending)]
+        self.program.services = []
         self._run = run
         session = Mock(
             server=self.server,

@@ -20,7 +20,7 @@ from headrace.networks import Architecture
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
-from headrace.topologies import config
+from headrace.topologies.workers import config
 from headrace.training import resume
 from headrace.training.checkpoint import Checkpoint, newest_checkpoint
 from headrace.training.policy_use import export

@@ -14,7 +14,7 @@ import ray
 from headrace.errors import ConfigError
 from headrace.launch.config import Ray
 from headrace.settings import RunConfig
-from headrace.topologies.config import Apex
+from headrace.topologies.apex import Apex
 from headrace.tuning.ray import _reason
 from headrace.tuning.run import tune
 from headrace.tuning.study import Study

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.algorithms.exploration import Exploration
-from headrace.algorithms.registry import known_algorithms, read_algorithm
+from headrace.algorithms.registry import ALGORITHMS
 from headrace.algorithms.writers import StepWriters, TableForm, TransitionWriters, table_signature
 from headrace.errors import ConfigError, require
 from headrace.fields import MOST_STEPS, check_types, require_positive, write_fields
@@ -119,7 +119,7 @@ class Algorithm(ABC):
         """Raises ConfigError if the algorithm does not take the environment's actions or observations."""
         kind: ActionKind = "continuous" if spec.continuous else "multi-discrete" if spec.branches else "discrete"
         if kind not in self.action_kinds:
-            able = ", ".join(name for name, other in known_algorithms().items() if kind in other.action_kinds)
+            able = ", ".join(name for name, other in ALGORITHMS.known().items() if kind in other.action_kinds)
             raise ConfigError(
                 f"algorithm is {self.name}, and the environment's actions are {kind}: one of {able} is required"
             )
@@ -180,7 +180,7 @@ class Algorithm(ABC):
     @staticmethod
     def from_record(record: dict[str, Any]) -> "Algorithm":
         """Reads what to_record() returned; raises ConfigError with the field's name if it is something else."""
-        return read_algorithm(record)
+        return ALGORITHMS.read(record)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.algorithms.config import Algorithm
-from headrace.algorithms.registry import find_algorithm, known_algorithms
+from headrace.algorithms.registry import ALGORITHMS
 from headrace.cli.arguments import Positional, Switch, parse
 from headrace.errors import require
 from headrace.settings import PRESETS, Preset, preset, presets_of
-from headrace.topologies.config import Apex, Serial
+from headrace.topologies.apex import Apex
+from headrace.topologies.serial import Serial
 
 __all__ = ["run"]
 
@@ -41,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     require("environment", ascii(name), name is None or (name != "" and name.isprintable()), "a name")
     console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False)
     if options.environment is None:
-        for algorithm in [options.algorithm] if options.algorithm else known_algorithms():
+        for algorithm in [options.algorithm] if options.algorithm else ALGORITHMS.known():
             presets = presets_of(algorithm, frugal=options.frugal)
             names = list(presets)
             for begin in range(0, len(names) or int(not options.frugal), _MOST_PRESETS):
@@ -66,7 +67,7 @@ def _compare(algorithm: str, presets: Mapping[str, Preset]) -> Table:
     for environment in presets:
         table.add_column(environment.replace("/", "/\n"), justify="right")
     table.add_row("steps", "", *(f"{each.steps:,}" for each in presets.values()), end_section=True)
-    for part, default in _parts(find_algorithm(algorithm)()):
+    for part, default in _parts(ALGORITHMS.find(algorithm)()):
         for field in fields(default):
             usual = getattr(default, field.name)
             values = [getattr(getattr(each, part), field.name) for each in presets.values()]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
-from headrace.algorithms.registry import algorithm_names, find_algorithm, known_algorithms
+from headrace.algorithms.registry import ALGORITHMS
 from headrace.cli.arguments import (
     Environment,
     MetricsListen,
@@ -31,7 +31,7 @@ from headrace.launch.config import LAUNCHERS, LauncherName
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig, preset
 from headrace.signals import held_back
-from headrace.topologies.config import TOPOLOGIES, TopologyName
+from headrace.topologies.registry import TOPOLOGIES
 
 __all__ = [
     "RunOptions",
@@ -96,24 +96,28 @@ class TrainOptions(RunOptions):
 @functools.cache
 def options_type(
     algorithm: str,
-    topology: TopologyName,
+    topology: str,
     launcher: LauncherName = "processes",
     base: type[RunOptions] = TrainOptions,
 ) -> type[Any]:
     """A command's options with the settings of this algorithm, topology and launcher as flags."""
     chosen: list[tuple[str, Any, Any]] = []
-    kinds = {"algorithm": find_algorithm(algorithm), "topology": TOPOLOGIES[topology], "launcher": LAUNCHERS[launcher]}
+    kinds = {
+        "algorithm": ALGORITHMS.find(algorithm),
+        "topology": TOPOLOGIES.find(topology),
+        "launcher": LAUNCHERS[launcher],
+    }
     for name, kind in kinds.items():
         chosen.append((name, Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind)))
     algorithms = {
-        name: f"{kind.summary} ({' or '.join(kind.action_kinds)} actions)" for name, kind in known_algorithms().items()
+        name: f"{kind.summary} ({' or '.join(kind.action_kinds)} actions)" for name, kind in ALGORITHMS.known().items()
     }
-    topologies: dict[str, str] = {name: kind.summary for name, kind in TOPOLOGIES.items()}
+    topologies: dict[str, str] = {name: kind.summary for name, kind in TOPOLOGIES.known().items()}
     launchers: dict[str, str] = {name: kind.summary for name, kind in LAUNCHERS.items()}
     default = "the preset's; apex for algorithms that learn from replay, otherwise hogwild"
     chosen += [
-        ("algorithm_name", _one_of("algorithm", (*algorithm_names(),), algorithms, "the preset's"), algorithm),
-        ("topology_name", _one_of("topology", (*TOPOLOGIES,), topologies, default), topology),
+        ("algorithm_name", _one_of("algorithm", ALGORITHMS.names, algorithms, "the preset's"), algorithm),
+        ("topology_name", _one_of("topology", TOPOLOGIES.names, topologies, default), topology),
         ("launcher_name", _one_of("launcher", (*LAUNCHERS,), launchers, "processes"), launcher),
     ]
     return dataclasses.make_dataclass("ChosenOptions", chosen, bases=(base,), frozen=True)
@@ -171,12 +175,12 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
     index = find_environment(words, _every_flag(base))
     environment = words.pop(index) if index is not None else ""
     frugal = bool(environment) and "--frugal" in words
-    known = preset(environment, _chosen(words, "--algorithm", algorithm_names()), frugal=frugal)
+    known = preset(environment, _chosen(words, "--algorithm", ALGORITHMS.names), frugal=frugal)
     algorithm = known.algorithm.name
-    topology = _chosen(words, "--topology", TOPOLOGIES) or known.topology_name
-    _require_own(words, "algorithm", algorithm, known_algorithms())
+    topology = _chosen(words, "--topology", TOPOLOGIES.names) or known.topology_name
+    _require_own(words, "algorithm", algorithm, ALGORITHMS.known())
     launcher = _chosen(words, "--launcher", LAUNCHERS) or "processes"
-    _require_own(words, "topology", topology, TOPOLOGIES)
+    _require_own(words, "topology", topology, TOPOLOGIES.known())
     _require_own(words, "launcher", launcher, LAUNCHERS)
     kind = options_type(algorithm, topology, launcher, base)  # type: ignore[arg-type]  # a class has a hash
     require_known(words, flag_types(kind), prog)
@@ -205,7 +209,7 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
 def _every_flag(base: type[RunOptions]) -> dict[str, Any]:
     """The flags of all algorithms and topologies."""
     flags = flag_types(base)
-    for kind in (*known_algorithms().values(), *TOPOLOGIES.values(), *LAUNCHERS.values()):
+    for kind in (*ALGORITHMS.known().values(), *TOPOLOGIES.known().values(), *LAUNCHERS.values()):
         flags |= flag_types(kind)
     return flags
 

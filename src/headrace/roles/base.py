@@ -88,6 +88,9 @@ class Role(ABC):
     """One role of a program: what runs, independent of where; sent as JSON. Its class is listed in `ROLES`."""
 
     kind: ClassVar[str]
+    ends_with_training: ClassVar[bool] = False
+    """Whether it ends with the training process: reports of one from an earlier start say what the checkpoint may know
+    already, or may never have known, and do not count."""
 
     index: int
     """Number among the roles of its kind."""

@@ -160,6 +160,7 @@ class PlannerRole(Role):
     """Learns a world model from transitions and sends simulated ones; reports about once a second, and when stopped."""
 
     kind: ClassVar[str] = "planner"
+    ends_with_training: ClassVar[bool] = True
 
     settings: PlannerSettings
     policy: PolicyHandle

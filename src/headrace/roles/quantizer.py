@@ -38,6 +38,7 @@ class QuantizerRole(Role):
     """
 
     kind: ClassVar[str] = "quantizer"
+    ends_with_training: ClassVar[bool] = True
 
     architecture: Architecture
     precision: Precision

@@ -110,6 +110,7 @@ class WorkerRole(ActingRole):
     """
 
     kind: ClassVar[str] = "worker"
+    ends_with_training: ClassVar[bool] = True
 
     settings: WorkerSettings
     replay: TableHandle | None = None

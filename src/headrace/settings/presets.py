@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from headrace.algorithms.config import Algorithm, Tuned
-from headrace.algorithms.registry import find_algorithm, known_algorithms
+from headrace.algorithms.registry import ALGORITHMS
 from headrace.errors import ConfigError
-from headrace.topologies.config import WORKER_TOPOLOGIES, Apex, Serial, Topology, TopologyName
+from headrace.topologies.apex import Apex
+from headrace.topologies.config import Topology
+from headrace.topologies.registry import TOPOLOGIES
+from headrace.topologies.serial import Serial
 
 __all__ = ["PRESETS", "Preset", "preset", "presets_of"]
 
@@ -49,7 +52,7 @@ class Preset(NamedTuple):
     """Whether it is tuned for few environment steps rather than few seconds."""
 
     @property
-    def topology_name(self) -> TopologyName:
+    def topology_name(self) -> str:
         """The default topology: Ape-X, or HogWild for an algorithm without replay; serial if frugal."""
         if self.frugal:
             return "serial"
@@ -64,14 +67,9 @@ class Preset(NamedTuple):
             "checkpoint_period_seconds": self.checkpoint_period_seconds,
         }
 
-    def topology(self, name: TopologyName) -> Topology:
-        """The topology of this name; each worker steps as many environments as the serial topology does."""
-        if name == "apex":
-            return self.apex
-        if name == "serial":
-            return self.serial
-        serial = self.serial
-        return WORKER_TOPOLOGIES[name](envs_per_worker=serial.envs_per_actor, chunk_steps=serial.chunk_steps)
+    def topology(self, name: str) -> Topology:
+        """The topology of this name; raises ConfigError if there is none."""
+        return TOPOLOGIES.find(name).tuned(self.serial, self.apex)
 
 
 _DEFAULT_STEPS = 500_000
@@ -203,10 +201,10 @@ def preset(environment: str, algorithm: str | None = None, *, frugal: bool = Fal
     Raises ConfigError if there is no such algorithm, or no such frugal preset.
     """
     shared = _find(_ENVIRONMENTS, environment) or _Environment()
-    usual = _find(_tuned(find_algorithm(shared.algorithm)), environment)
-    kind = find_algorithm(algorithm or shared.algorithm)
+    usual = _find(_tuned(ALGORITHMS.find(shared.algorithm)), environment)
+    kind = ALGORITHMS.find(algorithm or shared.algorithm)
     if frugal:
-        kinds = [kind] if algorithm else [kind, *known_algorithms().values()]
+        kinds = [kind] if algorithm else [kind, *ALGORITHMS.known().values()]
         return _frugal(environment, kinds, shared)
     tuned = _find(_tuned(kind), environment) or Tuned(kind(), usual.steps if usual else _DEFAULT_STEPS)
     return Preset(tuned.algorithm, tuned.steps, *shared[1:])
@@ -214,7 +212,7 @@ def preset(environment: str, algorithm: str | None = None, *, frugal: bool = Fal
 
 def presets_of(algorithm: str, *, frugal: bool = False) -> dict[str, Preset]:
     """The presets of one algorithm by environment; raises ConfigError if there is no such algorithm."""
-    kind = find_algorithm(algorithm)
+    kind = ALGORITHMS.find(algorithm)
     tuned = _tuned(kind, frugal=frugal)
     known = [name for name in _ENVIRONMENTS if name in tuned]
     names = (*known, *(name for name in tuned if name not in known))
@@ -226,7 +224,7 @@ def _frugal(environment: str, kinds: Sequence[type[Algorithm]], shared: _Environ
     found = (_find(_tuned(kind, frugal=True), environment) for kind in kinds)
     tuned = next((each for each in found if each is not None), None)
     if tuned is None:
-        able = [f"{name} with {each}" for each in known_algorithms() for name in presets_of(each, frugal=True)]
+        able = [f"{name} with {each}" for each in ALGORITHMS.known() for name in presets_of(each, frugal=True)]
         raise ConfigError(
             f"frugal is given, and {environment} with {kinds[0].name} has no frugal preset; {', '.join(able)} have one"
         )

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 
 from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.dqn.config import DQN
-from headrace.algorithms.registry import require_registered
+from headrace.algorithms.registry import ALGORITHMS
 from headrace.errors import CheckpointError, ConfigError, require
 from headrace.fields import MOST_STEPS, check_types, read_fields, read_object, require_positive, write_fields
 from headrace.launch.config import LauncherConfig, Processes
 from headrace.servers.base import shown
 from headrace.settings.server import ServerConfig
-from headrace.topologies.config import TOPOLOGIES, Apex, Topology
+from headrace.topologies.apex import Apex
+from headrace.topologies.config import Topology
+from headrace.topologies.registry import TOPOLOGIES
 
 __all__ = ["MOST_EPISODES", "RunConfig"]
 
@@ -56,6 +58,8 @@ class RunConfig:
     launcher: LauncherConfig = field(default_factory=Processes)
 
     def __post_init__(self) -> None:
+        ALGORITHMS.require_registered(self.algorithm)
+        TOPOLOGIES.require_registered(self.topology)
         check_types(self)
         name = self.environment
         require("environment", ascii(name), name.strip() != "" and name.isprintable(), "a name that can be printed")
@@ -71,7 +75,6 @@ class RunConfig:
         require("final_evaluation_episodes", final, final >= 0, "0 or more")
         require("final_evaluation_episodes", final, final <= MOST_EPISODES, f"at most {MOST_EPISODES:,}")
         require("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1")
-        require_registered(self.algorithm)
         own = self.launcher.starts_server
         if own and self.server.address is not None:
             raise ConfigError(f"server is {shown(self.server.address)} and server_node is given: leave one of them out")
@@ -82,7 +85,7 @@ class RunConfig:
                 f"server is {shown(self.server.address)} and launcher is {self.launcher.name}: leave the server out"
             )
         if self.server.address is not None and not self.topology.takes_server:
-            able = " or ".join(name for name, kind in TOPOLOGIES.items() if kind.takes_server)
+            able = " or ".join(name for name, kind in TOPOLOGIES.known().items() if kind.takes_server)
             raise ConfigError(
                 f"server is {shown(self.server.address)} and topology is {self.topology.name}, which is all on one "
                 f"machine: leave the server out, or take topology {able}"

@@ -15,9 +15,8 @@ from headrace.roles.base import Worker
 from headrace.roles.remote_worker import build_worker
 from headrace.servers import EmbeddedServer
 from headrace.topologies.base import RunContext
-from headrace.topologies.config import Hogwild
-from headrace.topologies.vectors import open_vectors
-from headrace.topologies.workers import worker_settings
+from headrace.topologies.workers import Hogwild
+from headrace.topologies.workers.program import worker_settings
 
 __all__ = ["open_lone_worker"]
 
@@ -44,8 +43,7 @@ def _build(environment: str, algorithm: Algorithm, rows: int, server: EmbeddedSe
     if replay is not None:
         algorithm = dataclasses.replace(replay, learning_starts=replay.batch_size)
     topology, spec = Hogwild(workers=1, envs_per_worker=rows), describe(environment)
-    vectors = open_vectors(topology, algorithm, server.endpoint)
-    assert vectors is not None
+    vectors = topology.open_vectors(algorithm, server.endpoint)
     updater = algorithm.make_updater(spec, "cpu", 0, vectors)
     context = RunContext(environment, spec, 0, algorithm, updater, server, vectors=vectors)
     settings = worker_settings(topology, context, 0)

@@ -2,19 +2,46 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Updater
 from headrace.algorithms.config import Algorithm, Engine, OffPolicy
+from headrace.gradients.base import ParameterVector
+from headrace.gradients.handles import VectorHandle
 from headrace.replay import Experience
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
 from headrace.servers import RunServer
-from headrace.topologies.vectors import SharedVectors
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Learning", "Program", "RunContext"]
+__all__ = ["Learning", "Program", "RunContext", "SharedVectors"]
+
+
+class SharedVectors(Protocol):
+    """Shared parameters as the training process sees them: an `OpenVector` that remembers the vectors it created."""
+
+    def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
+        """Creates the next vector [P] for the workers; the result holds its newest values."""
+
+    @property
+    def handles(self) -> tuple[VectorHandle, ...]:
+        """How workers access the vectors, in the order of their creation."""
+
+    @property
+    def version(self) -> int:
+        """Number of updates applied to the first vector, as far as is known without asking a server."""
+
+    @property
+    def updates_lost(self) -> int:
+        """Number of updates that restarted servers did not have any more, over all vectors."""
+
+    def close(self) -> None:
+        """Closes connections and removes the run's shards from servers that outlive it; its workers have ended."""
 
 
 class RunContext(NamedTuple):

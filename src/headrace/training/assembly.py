@@ -10,10 +10,7 @@ from headrace.errors import ConfigError
 from headrace.servers import RunServer
 from headrace.settings import RunConfig
 from headrace.topologies.base import Program, RunContext
-from headrace.topologies.build import build_program
 from headrace.topologies.config import Topology
-from headrace.topologies.precision import choose_precision
-from headrace.topologies.vectors import open_vectors
 from headrace.training.hardware import choose_device
 from headrace.types import EnvironmentSpec
 
@@ -33,20 +30,20 @@ class Assembly(NamedTuple):
 
 
 def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, generation: int) -> Assembly:
-    """Builds them; raises ConfigError if settings are incompatible. See `RunContext` and `build_program()`.
+    """Builds them; raises ConfigError if settings are incompatible. See `RunContext` and `Topology`.
 
     What an earlier run left on the server is dropped as late as possible, so that most mistakes cost nothing.
     """
     config.topology.require_algorithm(config.algorithm)
     spec = describe(config.environment)
     begin = partial(server.begin, fresh=fresh)
-    vectors = open_vectors(config.topology, config.algorithm, server.endpoint, run_id, begin)
+    vectors = config.topology.open_vectors(config.algorithm, server.endpoint, run_id, begin)
     device = _device(config) if vectors is None else _processor(config)
     with contextlib.ExitStack() as undo:
         if vectors is not None:
             undo.callback(vectors.close)
         updater = config.algorithm.make_updater(spec, device, config.seed, vectors, config.learner_engine)
-        topology, note = choose_precision(config.topology, updater.architecture)
+        topology, note = config.topology.measured(updater.architecture)
         context = RunContext(
             config.environment,
             spec,
@@ -59,7 +56,7 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
             vectors,
             config.learner_engine,
         )
-        program = build_program(topology, context, generation=generation, pinned=device != "cpu")
+        program = topology.make_program(context, generation=generation, pinned=device != "cpu")
         undo.pop_all()
     return Assembly(spec, updater, program, topology, note)
 

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
-from headrace.algorithms.registry import known_algorithms
+from headrace.algorithms.registry import ALGORITHMS
 from headrace.clock import monotonic
 from headrace.environments import describe, make, make_batch
 from headrace.environments.actions import BranchActions, action_parts
@@ -123,7 +123,7 @@ def _check_spaces(environment_id: str) -> Iterator[Finding]:
     shape = parts or f"{spec.observation_dtype} {list(spec.observation_shape)}"
     stack = f", stacks of {spec.stack} frames" if spec.stack > 1 else ""
     yield Finding("ok", "spaces", f"observations {shape}{stack}, {actions}")
-    able = [name for name, algorithm in known_algorithms().items() if _takes(algorithm(), spec)]
+    able = [name for name, algorithm in ALGORITHMS.known().items() if _takes(algorithm(), spec)]
     yield Finding("ok" if able else "error", "algorithms", " ".join(able) or "none takes these spaces")
 
 

@@ -18,7 +18,6 @@ from headrace.parameters.memory import Memory
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import EVALUATION_STREAM
-from headrace.topologies.vectors import open_saved_vectors
 from headrace.training.hang_watch import watched
 from headrace.training.saved_policy import SavedPolicy, Trained, read_run, read_trained
 from headrace.types import Array
@@ -82,7 +81,7 @@ def export(run: RunDirectory, path: Path) -> float:
     config, checkpoint = read_run(run)
     interface = Trained.of_run(config, checkpoint).open_alone().interface
     spec = interface.spec
-    vectors = open_saved_vectors(checkpoint.topology(config))
+    vectors = checkpoint.topology(config).open_saved_vectors()
     updater = config.algorithm.make_updater(spec, "cpu", config.seed, vectors)
     updater.load(checkpoint.learner())
     graph = PolicyGraph(updater.architecture).serialize(

@@ -17,14 +17,12 @@ _LONGEST_PERIOD_SECONDS = 5.0
 _PLANNING_SECONDS = 1.0
 _SHARE = 20
 """Polling a distant server takes at most one twentieth of the time."""
-_OF_THIS_START = ("worker", "quantizer", "planner")
-"""Roles that end with the training process; the checkpoint may not include the work of one from an earlier start."""
 
 
 class Reports:
     """Dispatches reports: counts to the monitor, scores to the evaluation schedule, heartbeats to the supervisor.
 
-    One thread. Reports of another run are ignored. So are reports of _OF_THIS_START roles from an earlier start, whose
+    One thread. Reports of another run are ignored. So are those of roles that ended with an earlier start, whose
     generations are lower.
     """
 
@@ -33,6 +31,8 @@ class Reports:
         self._server, self._program, self._monitor = session.server, session.program, session.monitor
         self._schedule = schedule
         self._supervisor = supervisor
+        roles = (*session.program.actors, *session.program.services)
+        self._of_this_start = {role.kind for role in roles if role.ends_with_training}
         self._measured_version = 0  # version of the quantizer's last measurement
         self._planned: dict[int, float] = {}  # time of each planner's last recorded report
         self._unrecorded: dict[int, dict[str, Any]] = {}  # each planner's last report, if it is not recorded
@@ -65,7 +65,8 @@ class Reports:
         self._unrecorded.clear()
 
     def _take(self, report: dict[str, Any]) -> None:
-        if report["role"] in _OF_THIS_START and report["generation"] < self._session.resumed * GENERATIONS_PER_START:
+        first = self._session.resumed * GENERATIONS_PER_START
+        if report["role"] in self._of_this_start and report["generation"] < first:
             return
         if report["role"] in ("actor", "worker"):
             if report["run_id"] != self._session.run_id:

@@ -31,7 +31,7 @@ from headrace.studies.training import (
     summarized,
     train_case,
 )
-from headrace.topologies.config import Apex
+from headrace.topologies.apex import Apex
 
 __all__ = ["CURVE_COLUMNS", "PRECISIONS", "PUBLISHED_HIDDEN", "RUN_COLUMNS", "TASKS", "TrainingCase", "figures_of",
            "measure_training", "reference", "training_case"]  # fmt: skip

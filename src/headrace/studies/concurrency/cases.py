@@ -7,7 +7,10 @@ from headrace.algorithms.config import Algorithm
 from headrace.launch.config import Simulated
 from headrace.settings import RunConfig, preset
 from headrace.studies.concurrency.measure import Case
-from headrace.topologies.config import Apex, Hogwild, ParameterServer, Serial, Topology, TopologyName
+from headrace.topologies.apex import Apex
+from headrace.topologies.config import Topology
+from headrace.topologies.serial import Serial
+from headrace.topologies.workers import Hogwild, ParameterServer
 
 __all__ = [
     "BY_PRIORITY", "ENVIRONMENT", "FACTORS", "SIMULATED", "SUM", "UNCHANGED", "ablation_cases", "dyna_q_case",
@@ -150,7 +153,7 @@ def ablation_cases(seed: int) -> list[Case]:
 
 def _preset_case(part: str, algorithm: str, topology: str, workers: int, seed: int, **changes: Any) -> Case:
     known = preset(ENVIRONMENT, algorithm)
-    chosen = known.topology(cast(TopologyName, topology))
+    chosen = known.topology(topology)
     if chosen.has_workers:
         chosen = chosen.sized(workers, chosen.environments_each)
     return _case(part, algorithm, known.algorithm, chosen, seed, **changes)

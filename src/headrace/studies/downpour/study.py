@@ -22,7 +22,8 @@ from headrace.studies.downpour.server import Transport
 from headrace.studies.downpour.timing import TimingCase
 from headrace.studies.downpour.training import TrainingCase
 from headrace.studies.sheet import Rows, Sheet
-from headrace.topologies.config import ParameterServer, Serial
+from headrace.topologies.serial import Serial
+from headrace.topologies.workers import ParameterServer
 
 __all__ = ["Downpour", "DownpourOptions"]
 

@@ -12,7 +12,8 @@ from headrace.gradients.measured import STALENESS
 from headrace.report.formats import counted
 from headrace.studies.base import Case, Measured
 from headrace.studies.training import EVALUATION_COLUMNS, FINAL_COLUMNS, curve_rows, summarized, train_case
-from headrace.topologies.config import ParameterServer, Serial
+from headrace.topologies.serial import Serial
+from headrace.topologies.workers import ParameterServer
 
 __all__ = [
     "CURVE_COLUMNS", "LOCAL_UPDATES", "ONG", "RUN_COLUMNS", "STALENESS_LIMIT", "TrainingCase", "figures_of",

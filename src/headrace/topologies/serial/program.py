@@ -10,9 +10,9 @@ from headrace.roles.planner import Planner
 from headrace.roles.rollout_worker import RolloutWorker
 from headrace.roles.worker import ReplayWorker
 from headrace.topologies.base import Learning, Program, RunContext
-from headrace.topologies.config import Serial
 from headrace.topologies.dyna import dyna_tables, planning_worker
 from headrace.topologies.experience import table_options
+from headrace.topologies.serial.config import Serial
 
 __all__ = ["SerialProgram"]
 

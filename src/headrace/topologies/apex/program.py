@@ -1,4 +1,4 @@
-"""Ape-X: actor processes and one learner (Horgan et al. 2018), optionally with a quantizer (ActorQ)."""
+"""Roles of Ape-X, and the learner's part in the training process."""
 
 from collections.abc import Callable
 
@@ -11,8 +11,8 @@ from headrace.roles.planner import PlannerRole, PlannerSettings
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
 from headrace.roles.quantizer import QuantizerRole
 from headrace.roles.remote_actor import ActorRole
+from headrace.topologies.apex.config import Apex
 from headrace.topologies.base import Program, RunContext
-from headrace.topologies.config import Apex
 from headrace.topologies.dyna import add_dyna_tables, mixed_batches
 from headrace.topologies.experience import add_table
 from headrace.types import Array

@@ -1,4 +1,4 @@
-"""Workers that act and learn and share parameters: under a lock, HogWild, AD-PSGD, or in a parameter server."""
+"""Roles and statistics of workers that act and learn."""
 
 import math
 from pathlib import Path
@@ -18,8 +18,8 @@ from headrace.roles.remote_worker import WorkerRole, WorkerSettings, updater_see
 from headrace.roles.totals import Counts, Totals
 from headrace.servers import RunServer
 from headrace.topologies.base import Learning, Program, RunContext
-from headrace.topologies.config import ParameterServer, Workers
 from headrace.topologies.experience import add_table, table_options
+from headrace.topologies.workers.config import Workers
 
 __all__ = ["WorkersProgram", "worker_settings"]
 
@@ -42,7 +42,7 @@ class WorkersProgram(Program):
         self.services: list[Role] = []
         self._vectors = context.vectors
         self._lost_before = 0
-        shared = _shares_replay(config, context)
+        shared = config.shares_replay(context.algorithm)
         table = (
             add_table(context, config.acting_processes * config.envs_per_worker, config.chunk_steps) if shared else None
         )
@@ -119,7 +119,7 @@ def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerS
     replay = algorithm.replay
     if replay is not None:
         exploration = list(replay.serial_exploration(config.envs_per_worker, 0))
-        if not _shares_replay(config, context):
+        if not config.shares_replay(context.algorithm):
             table = table_options(context, config.envs_per_worker, config.chunk_steps, workers)
             table["seed"] += index
             burst = replay.table_form(context.spec, config.chunk_steps).burst * config.envs_per_worker
@@ -127,12 +127,6 @@ def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerS
     acting = context.actor_settings(index * config.envs_per_worker, exploration, config.chunk_steps)
     seed = updater_seed(context.seed, index)
     return WorkerSettings(acting, workers, context.vectors.handles, table, seed, context.engine)
-
-
-def _shares_replay(config: Workers, context: RunContext) -> bool:
-    """Whether all workers' experience goes to one table, in the server."""
-    replays = context.algorithm.replay is not None
-    return replays and isinstance(config, ParameterServer) and config.replay == "global"
 
 
 class _Learning:

@@ -2,76 +2,23 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions, SharedModel
-from headrace.algorithms.config import Algorithm
 from headrace.errors import HeadraceError
-from headrace.gradients.base import OpenVector, ParameterVector, SharedOptions
+from headrace.gradients.base import ParameterVector, SharedOptions
 from headrace.gradients.handles import ServedHandle, SharedHandle, VectorHandle
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.gradients.shared import OverseenVector
 from headrace.servers import Endpoint, drop_shards, lost_updates
-from headrace.topologies.config import ParameterServer, Topology
+from headrace.topologies.config import Begin
 
-__all__ = ["SharedVectors", "open_saved_vectors", "open_vectors"]
-
-
-class SharedVectors(Protocol):
-    """Shared parameters as the training process sees them: an `OpenVector` that remembers the vectors it created."""
-
-    def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
-        """Creates the next vector [P] for the workers; the result holds its newest values."""
-
-    @property
-    def handles(self) -> tuple[VectorHandle, ...]:
-        """How workers access the vectors, in the order of their creation."""
-
-    @property
-    def version(self) -> int:
-        """Number of updates applied to the first vector, as far as is known without asking a server."""
-
-    @property
-    def updates_lost(self) -> int:
-        """Number of updates that restarted servers did not have any more, over all vectors."""
-
-    def close(self) -> None:
-        """Closes connections and removes the run's shards from servers that outlive it; its workers have ended."""
+__all__ = ["MemoryVectors", "ServedVectors"]
 
 
-def _nothing() -> None:
-    pass
-
-
-def open_vectors(
-    config: Topology,
-    algorithm: Algorithm,
-    endpoint: Endpoint,
-    run_id: str = "",
-    begin: Callable[[], None] = _nothing,
-) -> SharedVectors | None:
-    """Creates the shared parameters of a worker topology; returns None for the other topologies.
-
-    `run_id` separates this run's shards from others' on servers that several runs may use. `begin` is called before the
-    first shard is created.
-    """
-    if isinstance(config, ParameterServer):
-        return _Served(config, endpoint, run_id, begin)
-    shared = config.shared_memory
-    return None if shared is None else _Shared(shared, config.acting_processes, live=algorithm.rollouts is None)
-
-
-def open_saved_vectors(config: Topology) -> OpenVector | None:
-    """Opens vectors that a run's checkpoint fits, outside of a run; None if the updater's own vectors do."""
-    shared = config.shared_memory
-    return None if shared is None else _Shared(shared, config.acting_processes, live=False)
-
-
-class _Shared:
+class MemoryVectors:
     """Parameters in memory of this machine; implements `SharedVectors`.
 
     `live` is False for on-policy algorithms: a rollout needs one fixed policy (Mnih et al. 2016, S3).
@@ -84,6 +31,7 @@ class _Shared:
         self._models: list[SharedModel] = []
 
     def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
+        """Creates the next vector [P]."""
         shared = self._options
         model = SharedModel.create(
             initial,
@@ -116,30 +64,23 @@ class _Shared:
         """No effect: the shared memory is released when its last user closes it."""
 
 
-class _Served:
+class ServedVectors:
     """Parameters in shards on servers; implements `SharedVectors`."""
 
-    def __init__(self, config: ParameterServer, endpoint: Endpoint, run_id: str, begin: Callable[[], None]) -> None:
+    def __init__(self, name: str, options: ServedOptions, endpoint: Endpoint, begin: Begin | None) -> None:
         self._endpoint = endpoint
         self._begin = begin
         self._vectors: list[ServedVector] = []
         self._handles: list[ServedHandle] = []
         self._reconnections = 0
         self._updates_lost = 0
-        self._name = f"model-{run_id}" if config.shard_servers else "model"
-        self._options = ServedOptions(
-            config.shards,
-            config.shard_servers,
-            config.fetch_period,
-            config.push_period,
-            config.local_updates,
-            config.staleness,
-            config.staleness_limit,
-            config.compensation,
-        )
+        self._name = name
+        self._options = options
 
     def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
-        self._begin()
+        """Creates the shards of the next vector [P]."""
+        if self._begin is not None:
+            self._begin()
         handle = ServedHandle(self._options_for(len(initial)), self._next_name())
         vector = ServedVector(initial, options, self._endpoint, handle.name, handle.options, fresh=True)
         self._vectors.append(vector)

@@ -8,24 +8,24 @@ from headrace.networks import Architecture
 from headrace.networks.graph_layers import INTEGER_WIDTH
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.timing import fastest, is_slower, measure_precisions
-from headrace.topologies.config import Apex, Topology
+from headrace.topologies.apex.config import Apex
 
 __all__ = ["choose_precision"]
 
 
-def choose_precision(topology: Topology, architecture: Architecture) -> tuple[Topology, str]:
+def choose_precision(topology: Apex, architecture: Architecture) -> tuple[Apex, str]:
     """Returns the topology with an "auto" precision resolved, and a note for the user, which may be empty.
 
     Nothing is measured for fp32 and in simulated time. The note says what int8 computes in integers if the network is
     a user's. Raises ConfigError if the actors of a recurrent policy would quantize it.
     """
-    if architecture.recurrent and isinstance(topology, Apex) and topology.quantizes:
+    if architecture.recurrent and topology.quantizes:
         raise ConfigError(
             f"precision is {topology.precision} and communication_bits is {topology.communication_bits}: a recurrent "
             "policy acts in fp32, from all 32 bits"
         )
     topology, note = _choose(topology, architecture)
-    if architecture.own and isinstance(topology, Apex) and topology.precision == "int8":
+    if architecture.own and topology.precision == "int8":
         weights = PolicyGraph(architecture, "int8").integer
         layers = ", ".join(name.removeprefix("module.").removesuffix(".weight") for name in weights)
         computed = f"computes {layers} of {architecture.own.build} in integers, and other layers in fp32"
@@ -37,8 +37,8 @@ def choose_precision(topology: Topology, architecture: Architecture) -> tuple[To
     return topology, note
 
 
-def _choose(topology: Topology, architecture: Architecture) -> tuple[Topology, str]:
-    if not isinstance(topology, Apex) or topology.precision == "fp32":
+def _choose(topology: Apex, architecture: Architecture) -> tuple[Apex, str]:
+    if topology.precision == "fp32":
         return topology, ""
     if simulated_cores() is not None:
         if topology.precision == "auto":

@@ -1,0 +1,133 @@
+"""Kinds of one contract by name: those of Headrace, and those that installed packages add.
+
+A module is imported only when it is needed.
+"""
+
+import functools
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headrace.errors import ConfigError, require
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["Registry"]
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Subclasses of a contract, which is the place `module:Class` of dataclasses of settings with a `name`.
+
+    An installed package adds one with an entry point of the group. Its name is that of the kind, its object the class.
+    `required` are attributes that a class must have. `built_in` has the places of Headrace's kinds.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        group: str,
+        contract: str,
+        built_in: Mapping[str, str],
+        required: tuple[str, ...] = ("summary",),
+    ) -> None:
+        self._what, self._group, self._contract, self._required = what, group, contract, required
+        self.built_in = built_in
+        self.find = functools.cache(self._find)
+        """The class of this name; raises ConfigError if there is none, or if its package can't be loaded."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, those of Headrace first; imports none of them."""
+        return (*self.built_in, *self._added)
+
+    @property
+    def homes(self) -> dict[str, str]:
+        """The module of each of Headrace's classes, by the class's name."""
+        return {kind: module for module, _, kind in (place.partition(":") for place in self.built_in.values())}
+
+    def known(self) -> dict[str, type[T]]:
+        """All classes by name, except those of packages that can't be loaded."""
+        known = {}
+        for name in self.names:
+            try:
+                known[name] = self.find(name)
+            except ConfigError:  # said when this one is asked for
+                continue
+        return known
+
+    def require_registered(self, settings: object) -> None:
+        """Raises ConfigError for anything but an object of a registered class: other processes could not make it."""
+        kind: Any = type(settings)
+        place = f"{kind.__module__}.{kind.__name__}"
+        if not isinstance(settings, self._base):
+            example = self.find(next(iter(self.built_in))).__name__
+            raise ConfigError(f"{self._what} is {settings!r:.60}; an object is required, such as headrace.{example}()")
+        name = getattr(kind, "name", None)
+        if name not in self.names or self.find(name) is not kind:
+            raise ConfigError(
+                f"{self._what} is {place}, named {name!r}, which is not registered: an entry point of the group "
+                f'{self._group}, NAME = "{kind.__module__}:{kind.__name__}", is required'
+            )
+
+    def read(self, record: Mapping[str, Any]) -> T:
+        """Settings from JSON, whose `name` says of which class they are; raises ConfigError, naming the field."""
+        from headrace.fields import read_fields
+
+        settings = dict(record)
+        name = settings.pop("name", None)
+        require("name", f"{name!r:.60}", name in self.names, f"one of {', '.join(self.names)}")
+        return read_fields(self.find(name), settings)
+
+    def forget(self) -> None:
+        """Looks for installed packages again at the next call."""
+        self.__dict__.pop("_added", None)
+        self.find.cache_clear()
+
+    def _find(self, name: str) -> type[T]:
+        if name in self.built_in:
+            built_in: type[T] = _import(self.built_in[name])
+            return built_in
+        require(self._what, f"{name:.60}", name in self._added, f"one of {', '.join(self.names)}")
+        return self._load(self._added[name])
+
+    @property
+    def _base(self) -> type[T]:
+        base: type[T] = _import(self._contract)
+        return base
+
+    @functools.cached_property
+    def _added(self) -> "dict[str, EntryPoint]":
+        from importlib.metadata import entry_points  # slow to import, and the package itself imports this module
+
+        return {entry.name: entry for entry in entry_points(group=self._group) if entry.name not in self.built_in}
+
+    def _load(self, entry: "EntryPoint") -> type[T]:
+        place = f'{self._what} {entry.name}: entry point "{entry.name} = {entry.value}" of {self._group}'
+        try:
+            kind = entry.load()
+        except (Exception, SystemExit) as error:  # anything may happen while the package is imported
+            problem = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ConfigError(f"{place} can't be loaded: {problem}") from error
+        base = self._base
+        if not (isinstance(kind, type) and issubclass(kind, base) and getattr(kind, "name", None) == entry.name):
+            raise ConfigError(
+                f'{place} is {kind!r:.60}; a subclass of {base.__name__} whose name is "{entry.name}" is required'
+            )
+        missing = [name for name in self._required if not getattr(kind, name, None)]
+        missing += sorted(getattr(kind, "__abstractmethods__", ()))
+        if missing:
+            raise ConfigError(f"{place} has no {', '.join(missing)}: every {self._what} must have them")
+        try:
+            kind()
+        except Exception as error:
+            problem = " ".join(f"{error}".split())
+            raise ConfigError(f"{place} can't be made with its defaults: {problem}") from error
+        return kind
+
+
+def _import(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

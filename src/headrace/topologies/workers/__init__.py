@@ -1,0 +1,7 @@
+"""Workers that act and learn and share parameters: under a lock, HogWild, AD-PSGD, or in a parameter server."""
+
+from headrace.topologies.workers.config import Workers
+from headrace.topologies.workers.parameter_server import ParameterServer
+from headrace.topologies.workers.shared_memory import AdPsgd, Hogwild, Lock
+
+__all__ = ["AdPsgd", "Hogwild", "Lock", "ParameterServer", "Workers"]

@@ -1,0 +1,132 @@
+"""Settings of the topology `parameter-server`."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from headrace.algorithms.config import Algorithm
+from headrace.errors import ConfigError, require
+from headrace.fields import MOST_STEPS, require_positive
+from headrace.servers.base import Endpoint, shown
+from headrace.topologies.config import Begin
+from headrace.topologies.workers.config import Workers
+
+if TYPE_CHECKING:
+    from headrace.topologies.base import SharedVectors
+
+__all__ = ["ParameterServer"]
+
+_MOST_SHARDS = 1_024
+"""Of a model (native/io/sharded_model.h)."""
+_MOST_CONNECTIONS = 4_096
+"""Of a server, unless it is started with another limit: each process has one for each shard there."""
+_MOST_COMPENSATED = 255
+"""Workers whose fetched parameters a shard keeps, next to those of the training process (native/core/shard.h)."""
+
+
+@dataclass(frozen=True)
+class ParameterServer(Workers):
+    """Gradients go to shards of the parameters in a server, which runs the optimizer.
+
+    Downpour SGD (Dean et al. 2012; Ong et al. 2015); with global replay it is Gorila (Nair et al. 2015).
+    """
+
+    name: ClassVar[str] = "parameter-server"
+    summary: ClassVar[str] = "workers that send gradients to a server"
+    takes_server: ClassVar[bool] = True
+
+    shards: int = 1
+    """Slices of the parameters, each with its own optimizer; gradients of different slices are applied in parallel."""
+    fetch_period: int = 1
+    """A worker's updates between two polls for newer parameters; it does not poll while a gradient sum is pending."""
+    push_period: int = 1
+    """A worker's updates whose gradients are summed before they are sent."""
+    local_updates: bool = False
+    """A worker also applies its gradients to its own copy between two fetches, by plain SGD with the learning rate
+    (Dean et al. 2012, algorithm 7.1)."""
+    replay: Literal["local", "global"] = "local"
+    """local: each worker learns from its own experience; global: from all workers' experience, in the server."""
+    staleness: Literal["accept", "drop", "scale", "compensate"] = "accept"
+    """Handling of a gradient that is versions behind: applied unchanged, dropped beyond the limit (Nair et al. 2015),
+    applied with the learning rate divided by its staleness (Zhang et al. 2016), or corrected for the change of the
+    parameters since (Zheng et al. 2017, DC-ASGD)."""
+    staleness_limit: int = 100
+    """With drop: staleness in versions above which a gradient is dropped."""
+    compensation: float = 0.04
+    """With compensate: weight of the correction, lambda (Zheng et al. 2017)."""
+    shard_servers: tuple[str, ...] = ()
+    """Additional servers for shards, with tcp://, unix: or dpdk: addresses, used in rotation with the run's server."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "shards", most=_MOST_SHARDS)
+        require_positive(self, "fetch_period", "push_period", most=MOST_STEPS)
+        if self.local_updates and self.fetch_period == self.push_period == 1:
+            raise ConfigError(
+                "local_updates is true, and fetch_period and push_period are 1, where every gradient is followed by a "
+                "fetch, which replaces the worker's copy: one of them must be above 1"
+            )
+        servers = self.shard_servers
+        valid = all(server.startswith(("tcp://", "unix:", "dpdk:")) for server in servers)
+        require("shard_servers", " ".join(map(shown, servers)), valid, "addresses, tcp://, unix: or dpdk:")
+        enough = f"above {len(servers)}, the number of shard_servers, or one of them has none"
+        require("shards", self.shards, self.shards > len(servers), enough)
+        processes = self.acting_processes + 1
+        connections = -(-self.shards // (1 + len(servers))) * processes
+        few = f"so few that {processes} processes need at most {_MOST_CONNECTIONS:,} connections to a server"
+        require("shards", self.shards, connections <= _MOST_CONNECTIONS, few)
+        if self.staleness == "compensate" and self.acting_processes > _MOST_COMPENSATED:
+            raise ConfigError(
+                f"staleness is compensate and workers is {self.acting_processes}: at most {_MOST_COMPENSATED} are "
+                "required, since a shard keeps the parameters that each has fetched"
+            )
+        limit = self.staleness_limit
+        require("staleness_limit", limit, 0 <= limit <= MOST_STEPS, f"from 0 to {MOST_STEPS:,}")
+        require("compensation", self.compensation, self.compensation >= 0, "0 or more")
+        for policy, name in (("drop", "staleness_limit"), ("compensate", "compensation")):
+            value = getattr(self, name)
+            used = self.staleness == policy or value == getattr(ParameterServer, name)
+            require(name, value, used, f"the default unless staleness is {policy}")
+
+    def require_algorithm(self, algorithm: Algorithm) -> None:
+        """Raises ConfigError also for one without the replay to share, or whose statistics the settings do not fit."""
+        super().require_algorithm(algorithm)
+        if self.replay == "global" and algorithm.replay is None:
+            raise ConfigError(
+                f"replay is global and algorithm is {algorithm.name}, which has none: leave replay out, or take an "
+                "algorithm that learns from replay"
+            )
+        rate = algorithm.statistics_rate
+        if rate and rate * self.push_period >= 1:
+            raise ConfigError(
+                f"push_period is {self.push_period} and algorithm is {algorithm.name}, whose statistics move by "
+                f"{rate:g} of their distance from a batch's: less than {1 / rate:g} is required, or they diverge"
+            )
+        if self.staleness == "compensate" and rate:
+            raise ConfigError(
+                f"staleness is compensate and algorithm is {algorithm.name}, which averages statistics: staleness "
+                "accept, drop or scale is required, since the correction is one of a loss's gradients"
+            )
+
+    def shares_replay(self, algorithm: Algorithm) -> bool:
+        """Whether all workers' experience goes to one table, in the server."""
+        return algorithm.replay is not None and self.replay == "global"
+
+    def open_vectors(
+        self, algorithm: Algorithm, endpoint: Endpoint, run_id: str = "", begin: Begin | None = None
+    ) -> "SharedVectors":
+        """Vectors in shards of servers."""
+        from headrace.gradients.served import ServedOptions
+        from headrace.topologies.workers.vectors import ServedVectors
+
+        name = f"model-{run_id}" if self.shard_servers else "model"
+        options = ServedOptions(
+            self.shards,
+            self.shard_servers,
+            self.fetch_period,
+            self.push_period,
+            self.local_updates,
+            self.staleness,
+            self.staleness_limit,
+            self.compensation,
+        )
+        return ServedVectors(name, options, endpoint, begin)
