@@ -223,7 +223,7 @@ def test_a_list_of_numbers_ends_at_the_environment():
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.known())
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", TOPOLOGIES.built_in)
 def test_help_shows_only_settings_of_the_chosen_algorithm_and_topology(algorithm, topology, capsys):
     with pytest.raises(SystemExit):
         read_options(["X", "--algorithm", algorithm, "--topology", topology, "--help"])

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from headrace.environments import describe
 from headrace.errors import ConfigError
 from headrace.networks import Architecture, architecture
+from headrace.networks.architecture import Head
 from headrace.networks.critic import Critic
 from headrace.networks.torch_modules import PolicyModule
 from headrace.networks.world_model import WorldModel
@@ -40,3 +42,11 @@ def test_a_network_too_large_for_memory_is_refused_before_creation(monkeypatch: 
     with pytest.raises(ConfigError, match=r"^model_hidden is \(10000,\)"):
         WorldModel(4, 2, (10_000,), 5, np.random.default_rng(0))
     assert Critic(policy, 2, (7, 8), 51).layout.size < 10_000
+
+
+def test_a_masked_head_has_an_output_for_each_action_of_the_mask() -> None:
+    """With more of them the mask would cover other outputs than those of its actions."""
+    spec = describe("Taxi-v4")
+    assert spec.masked
+    with pytest.raises(ConfigError, match="head is masked, with 12 outputs; it must be one with 6, as the mask"):
+        Architecture.of(spec, "mlp", (8,), head=Head("z", 12, masked=True))

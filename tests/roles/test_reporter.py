@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 
+import numpy as np
 import pytest
 
 from headrace.algorithms.dqn.config import DQN
@@ -75,6 +76,23 @@ def test_without_counts_reports_are_heartbeats() -> None:
     assert (heartbeat["phase"], heartbeat["run_id"], heartbeat["index"]) == ("environment", "mine", 1)
     assert {"stalled_seconds", "generation"} < heartbeat.keys()
     assert not {"writer", "steps", "returns"} & heartbeat.keys()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_error_of_the_thread_ends_the_actor(late: bool) -> None:
+    """Otherwise it would go on unseen, and no report would ever show that the run has done its steps."""
+    broken = threading.Event()
+
+    def more() -> dict[str, object]:
+        return {"loss": np.float32(1.0) if broken.is_set() else 1.0}
+
+    sender = ActorReporter(Mailbox(), ROLE, SETTINGS, PhaseClock(("environment", "other")), more)
+    broken.set()
+    if not late:
+        sender._ended.wait()
+    with pytest.raises(TypeError, match="float32 is not JSON"):
+        sender.close() if late else sender.count(1, [])
+    sender.close()
 
 
 def test_the_last_counts_are_sent_even_if_the_process_is_asked_to_stop_meanwhile() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import main
+from headrace.environments import make_batch
 from headrace.errors import EnvironmentFault
 from headrace.training import environment_check
 from headrace.training.environment_check import Finding, check_environment
@@ -231,6 +232,17 @@ def test_algorithms_that_refuse_the_observations_are_not_listed(own: None, one_p
 def test_only_legal_actions_are_taken(own: None, one_process: None, name: str) -> None:
     found = check(f"own_walks:{name}")
     assert [found[name].level for name in ("observations", "determinism", "spaces", "batch")] == ["ok"] * 4
+
+
+def test_a_suite_that_steps_other_environments_together_is_an_error(
+    own: None, one_process: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        environment_check, "make_batch", lambda _name, *given, **more: make_batch("CartPole-v1", *given, **more)
+    )
+    finding = check("own_walks:Walk")["batch"]
+    assert finding.level == "error"
+    assert finding.text == "its spaces differ if several environments are stepped together"
 
 
 def test_another_process_that_cannot_create_it_is_an_error(own: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def test_a_checkpoint_is_exported_although_the_workers_learned_on_while_it_was_w
 ) -> None:
     """Here policy.onnx is of an update long before that of the network."""
     first = train("hogwild", steps=1_000, final_evaluation_episodes=0)
-    architecture = Architecture.of(newest_checkpoint(first.run.checkpoints_path).spec, "mlp", (32,))
+    architecture = Architecture.of(newest_checkpoint(first.run.checkpoints_path).state.spec, "mlp", (32,))
     weights = architecture.layout.views(np.zeros(architecture.layout.size, np.float32))
     monkeypatch.setattr(Checkpoint, "policy", lambda checkpoint: PolicyGraph(architecture).serialize(weights))
     with RunDirectory.open(first.path) as run:

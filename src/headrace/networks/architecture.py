@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain, pairwise
-from math import sqrt
+from math import prod, sqrt
 from typing import Any, Literal, NamedTuple, cast
 
 from headrace.errors import ConfigError, require
@@ -177,6 +177,9 @@ class Architecture:
     def __post_init__(self) -> None:
         size, (field, value) = self.layout.size, self._size_setting
         require(field, value, size <= _MOST_PARAMETERS, _fewer(size))
+        if self.head.masked:
+            actions, outputs = prod(self.parts[-1].shape), self.head.outputs
+            require("head", f"masked, with {outputs} outputs", outputs == actions, f"one with {actions}, as the mask")
 
     @staticmethod
     def of(

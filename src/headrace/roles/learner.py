@@ -86,7 +86,7 @@ class Learner:
         self.clock.enter("priorities")
         if self._update_priorities is not None:
             self._update_priorities(batch.key, update.priority)
-        self.loss = update.loss
+        self.loss = float(update.loss)
         self.staleness = float(_behind(self.steps + 1, batch.policy_version).mean())
         self._staleness_sum += self.staleness
         self._updates += 1

@@ -8,7 +8,6 @@ Counts and timings are totals of this process, so a lost report does no harm; on
 episodes.
 """
 
-import contextlib
 import json
 import os
 import sys
@@ -35,7 +34,8 @@ class ActorReporter:
     """Sends the counts that the actor's thread adds with `count`, and the result of `more`, from its own thread.
 
     While `more` returns None, its reports are heartbeats without counts.
-    Workers report in the same way, since they act too. The process ends if a step of the environment takes longer than
+    Workers report in the same way, since they act too. An error of the thread is raised by the next call of this
+    object: an actor without reports would go on unseen. The process ends if a step of the environment takes longer than
     `hang_seconds`; None leaves this check to others.
     """
 
@@ -61,11 +61,13 @@ class ActorReporter:
         self._lock = new_lock()  # guards _steps, _episodes and _returns
         self._steps = self._episodes = 0
         self._returns: list[tuple[float, int, float]] = []
+        self._failure: Exception | None = None
         self._closed, self._ended = new_event(), new_event()
         self._thread = start_thread(self._run, f"reporter-{role.index}")
 
     def count(self, steps: int, episodes: list[Episode], exploration: Sequence[float] | None = None) -> None:
         """Adds environment steps and finished episodes; `exploration` [E] is by default that of the settings."""
+        self._raise_failure()
         scale, first = exploration or self._settings.exploration, self._settings.first_environment
         returns = [(episode.return_, episode.length, scale[episode.environment - first]) for episode in episodes]
         with self._lock:
@@ -81,11 +83,15 @@ class ActorReporter:
         except ClosedError:
             self._ended.wait(_CLOSE_SECONDS)
             raise
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def _run(self) -> None:
-        with contextlib.ExitStack() as ends:
-            ends.callback(self._ended.set)
-            ends.enter_context(contextlib.suppress(ClosedError))
+        try:
             while not self._closed.wait(_PERIOD_SECONDS):
                 stalled = self._stall.seconds()
                 if self._counts() != self._sent or monotonic() - self._sent_at >= _IDLE_PERIOD_SECONDS:
@@ -95,6 +101,12 @@ class ActorReporter:
                         f"the environment has not returned for {stalled:.0f} s; {self._hang_seconds:.0f} s are allowed"
                     )
             self._send(self._stall.seconds())
+        except ClosedError:
+            pass
+        except Exception as error:
+            self._failure = error
+        finally:
+            self._ended.set()
 
     def _counts(self) -> tuple[object, ...]:
         """The contents of a report that can change."""

@@ -43,6 +43,12 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
         if vectors is not None:
             undo.callback(vectors.close)
         updater = config.algorithm.make_updater(spec, device, config.seed, vectors, config.learner_engine)
+        if vectors is not None and not vectors.handles:
+            raise ConfigError(
+                f"algorithm is {config.algorithm.name}, whose updater has not called open_vector, and topology is "
+                f"{config.topology.name}, whose workers share parameters so: a call for each optimizer, or topology "
+                "apex or serial, is required"
+            )
         topology, note = config.topology.measured(updater.architecture)
         context = RunContext(
             config.environment,
