@@ -80,3 +80,16 @@ def test_values_of_another_type_are_refused_in_one_line(call: Callable[[], objec
     with pytest.raises(ConfigError, match=message) as raised:
         call()
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("entry_point", ["__main__:Mine", type("Mine", (), {"__module__": "__main__"})])
+def test_an_environment_of_the_script_is_refused_before_the_run(tmp_path: Path, entry_point: Any) -> None:
+    """The evaluator could not create it; serial runs would only notice at the end."""
+    gymnasium.register("Mine-v0", entry_point)
+    try:
+        for name in ("Mine-v0", "__main__:Mine"):
+            with pytest.raises(ConfigError, match=f"environment is {name}, which is in the script itself"):
+                api.train(name, run_dir=tmp_path / "run")
+    finally:
+        del gymnasium.registry["Mine-v0"]
+    assert not (tmp_path / "run").exists()

@@ -154,10 +154,25 @@ def _path(name: str, value: object) -> Path:
     raise ConfigError(f"{name} is {value!r:.60}; it must be a path")
 
 
+def _require_importable(environment: str) -> None:
+    """Raises ConfigError for an environment of the running script, which other processes can't import."""
+    import gymnasium
+
+    registered = gymnasium.registry.get(environment)
+    entry = registered.entry_point if registered is not None else environment
+    module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
+    if module == "__main__":
+        raise ConfigError(
+            f"environment is {environment}, which is in the script itself, where no other process finds it: "
+            '"module:factory" or "module:ID" is required, of a module that creates or registers it'
+        )
+
+
 def _configure(environment: str, settings: Settings) -> RunConfig:
     """The configuration of a run, with defaults from the preset."""
     named = 'a name such as "CartPole-v1", or "package.module:factory" for an own environment'
     require("environment", f"{environment!r:.60}", isinstance(environment, str), named)
+    _require_importable(environment)
     for name in settings.keys() - Settings.__annotations__.keys():
         close = difflib.get_close_matches(name, Settings.__annotations__, n=1)
         raise ConfigError(f"{name} is not a setting of a run" + (f"; did you mean {close[0]}?" if close else ""))

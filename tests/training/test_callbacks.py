@@ -1,5 +1,6 @@
 """What a run calls during training, and what a callback that fails does to it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,24 @@ def test_an_exception_ends_the_run_which_is_saved(
     assert raised.value.__cause__ is error
     checkpoint = newest_checkpoint(tmp_path / "run/checkpoints")
     assert checkpoint.moment.learner_steps >= calls[-1]["learner_steps"] > 0
+
+
+@pytest.mark.parametrize("name", ["on_record", "on_evaluation", "on_checkpoint"])
+def test_true_ends_the_run_as_a_stopping_rule_does(tmp_path: Path, launcher: LauncherFactory, name: str) -> None:
+    def enough(record: dict[str, Any]) -> bool:
+        return bool(record["environment_steps"] >= 300)
+
+    config = replace(CONFIG, steps=10**9)
+    with RunDirectory.create(tmp_path / "run", config.to_json()) as run:
+        trainer = Trainer(config, run, QuietDisplay(), launcher=launcher, callbacks=Callbacks(**{name: enough}))
+        result = Result(run, trainer.run())
+    assert (result.summary["stopped_by"], result.summary["evaluation_episodes"]) == ("callback", 2)
+    assert newest_checkpoint(tmp_path / "run/checkpoints").moment[0] == result.summary["environment_steps"] >= 300
+
+
+def test_a_callback_that_cannot_be_called_is_refused() -> None:
+    with pytest.raises(errors.ConfigError, match="on_record is 3; it must be a function of one dict, or none"):
+        Callbacks(on_record=3)  # type: ignore[arg-type]
 
 
 def test_callbacks_cannot_change_records(tmp_path: Path, launcher: LauncherFactory) -> None:

@@ -4,20 +4,21 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.errors import LaunchError
+from headrace.errors import LaunchError, require
 from headrace.launch import error_line
 
 __all__ = ["Callback", "Callbacks"]
 
 Callback = Callable[[dict[str, Any]], object]
-"""Takes a record; the result is ignored."""
+"""Takes a record; one that returns True ends the run."""
 
 
 @dataclasses.dataclass
 class Callbacks:
     """Called in the training process's thread, in which training waits for them; each gets a dict of JSON's types.
 
-    An exception ends the run, which is saved; no callback is called after it. Implements `RecordSink`. One thread.
+    True ends the run as its other stopping rules do. An exception ends it with an error: the run is saved, and no
+    callback is called after it. Raises ConfigError for one that can't be called. Implements `RecordSink`. One thread.
     """
 
     on_record: Callback | None = None
@@ -29,6 +30,12 @@ class Callbacks:
     on_checkpoint: Callback | None = None
     """Takes path (the checkpoint's directory, which the next checkpoint replaces), environment_steps, learner_steps and
     seconds of a checkpoint that is complete."""
+
+    def __post_init__(self) -> None:
+        self.stopped = False
+        for name in ("on_record", "on_evaluation", "on_checkpoint"):
+            value = getattr(self, name)
+            require(name, f"{value!r:.60}", value is None or callable(value), "a function of one dict, or none")
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Calls on_record and, for an evaluation, on_evaluation."""
@@ -49,7 +56,7 @@ class Callbacks:
         if callback is None:
             return
         try:
-            callback(dict(record))
+            self.stopped |= callback(dict(record)) is True
         except (Exception, SystemExit) as error:
             self.on_record = self.on_evaluation = self.on_checkpoint = None
             raise LaunchError(f"{name} raised {error_line(error)}; the run ends") from error

@@ -372,6 +372,8 @@ class Trainer:
             return "score"
         if self._clock.paused:
             return None
+        if self._callbacks.stopped:
+            return "callback"
         if config.steps is not None and self._monitor.environment_steps >= config.steps:
             return "steps"
         if config.time_limit_seconds is not None and self._clock.seconds >= config.time_limit_seconds:
