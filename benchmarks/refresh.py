@@ -29,7 +29,7 @@ from gymnasium import spaces
 from benchmarks.measure import Row, at_most, report, require, warn_if_busy
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.writers import table_signature
-from headrace.launch import ProcessLauncher
+from headrace.launch.processes import ProcessLauncher
 from headrace.networks import Architecture
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.precision import Precision

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from headrace.cli.train import TrainOptions, read_options
-from headrace.launch.config import Ray
+from headrace.launch.ray import Ray
 from headrace.topologies.apex import Apex
 
 ROOT = Path(__file__).parent.parent

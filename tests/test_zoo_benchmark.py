@@ -19,7 +19,7 @@ from benchmarks.zoo.tasks import TASKS, Task, systems_of
 
 from headrace.algorithms.registry import ALGORITHMS
 from headrace.errors import DivergenceError
-from headrace.launch.config import Simulated
+from headrace.launch.simulated import Simulated
 from headrace.settings import presets_of
 from headrace.topologies.workers import Hogwild
 

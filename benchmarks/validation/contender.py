@@ -15,7 +15,8 @@ from typing import Any
 import headrace
 from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, PERIODIC_EPISODES
 from benchmarks.validation.cases import Case, Plan, Setup
-from headrace.launch.config import Processes, Simulated
+from headrace.launch.config import Processes
+from headrace.launch.simulated import Simulated
 from headrace.report.rates import begun_seconds, steady_rate
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.actor import ACTOR_PHASES

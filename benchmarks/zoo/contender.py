@@ -18,7 +18,8 @@ from benchmarks.validation.runs import calibrate_once
 from benchmarks.zoo.runs import FOLDER
 from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, Task
 from headrace.errors import DivergenceError
-from headrace.launch.config import LauncherConfig, Processes, Simulated
+from headrace.launch.config import LauncherConfig, Processes
+from headrace.launch.simulated import Simulated
 from headrace.settings import preset
 from headrace.studies.results import make_folder
 from headrace.training import export

@@ -17,6 +17,7 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 from headrace import errors
 from headrace.algorithms.registry import ALGORITHMS
 from headrace.errors import HeadraceError
+from headrace.launch.registry import LAUNCHERS
 from headrace.topologies.registry import TOPOLOGIES
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from headrace.algorithms.sac.config import SAC
     from headrace.algorithms.td3.config import TD3
     from headrace.api import load, resume, train, tune
-    from headrace.launch.config import Processes, Ray, Simulated
+    from headrace.launch.config import Processes
+    from headrace.launch.ray import Ray
+    from headrace.launch.simulated import Simulated
     from headrace.replay import connect
     from headrace.topologies.apex import Apex
     from headrace.topologies.serial import Serial
@@ -70,7 +73,7 @@ _HOMES = {
     **TOPOLOGIES.homes,
     "connect": "headrace.replay",
     **dict.fromkeys(("load", "resume", "train", "tune"), "headrace.api"),
-    **dict.fromkeys(("Processes", "Ray", "Simulated"), "headrace.launch.config"),
+    **LAUNCHERS.homes,
 }
 
 

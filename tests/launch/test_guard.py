@@ -8,11 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-from headrace.launch import Guard
+from headrace.launch.guard import Guard
 
 GUARDED = """
 import os, signal, subprocess, sys, time
-from headrace.launch import Guard
+from headrace.launch.guard import Guard
 with Guard("the guarded process") as guard:
     [watcher] = [int(pid) for pid in open(f"/proc/self/task/{os.getpid()}/children").read().split()]
     other = subprocess.Popen(["sleep", "1000"], start_new_session=True, stdout=-3, stderr=-3)

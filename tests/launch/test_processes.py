@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.launch import ProcessLauncher
+from headrace.launch.processes import ProcessLauncher
 from headrace.roles.base import HANG_STATUS
 from headrace.roles.evaluator import EvaluatorRole
 from headrace.servers import Endpoint

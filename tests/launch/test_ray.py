@@ -21,8 +21,8 @@ from headrace.environments.toy import Corridor
 from headrace.errors import ConfigError, EnvironmentFault
 from headrace.gradients.handles import SharedHandle
 from headrace.launch.base import Exit
-from headrace.launch.config import Ray
-from headrace.launch.ray import RayLauncher
+from headrace.launch.ray import Ray
+from headrace.launch.ray.launcher import RayLauncher
 from headrace.launch.ray.nodes import Nodes
 from headrace.parameters.snapshot import Stamp
 from headrace.roles.actor import ActorSettings
@@ -212,7 +212,7 @@ def test_stopping_ends_the_processes(bench: Bench) -> None:
 
 
 def test_a_cluster_that_does_not_answer_is_one_line() -> None:
-    program = "from headrace.launch.config import Ray\nwith Ray(ray_address='127.0.0.1:9').open(): pass"
+    program = "from headrace.launch.ray import Ray\nwith Ray(ray_address='127.0.0.1:9').open(): pass"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
     assert "ray_address is 127.0.0.1:9; it must be auto, HOST:PORT or ray://HOST:PORT" in ended.stderr.splitlines()[-1]
 

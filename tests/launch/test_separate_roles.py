@@ -15,7 +15,8 @@ from headrace._native import Client, Server
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.writers import table_signature
 from headrace.errors import ConfigError, LaunchError, StorageError
-from headrace.launch import Exit, deaths, separate_roles
+from headrace.launch import deaths, separate_roles
+from headrace.launch.base import Exit
 from headrace.launch.relay import Relay
 from headrace.launch.separate_roles import run_separate
 from headrace.networks import Architecture

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.launch import Exit, ProcessLauncher, processes, watcher
+from headrace.launch import processes, watcher
+from headrace.launch.base import Exit
+from headrace.launch.processes import ProcessLauncher
 from headrace.roles.evaluator import EvaluatorRole
 from headrace.servers import Endpoint
 

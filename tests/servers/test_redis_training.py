@@ -9,7 +9,8 @@ import pytest
 
 from headrace import DQN, Apex
 from headrace.errors import HeadraceError
-from headrace.launch import Launcher, ThreadLauncher
+from headrace.launch.base import Launcher
+from headrace.launch.threads import ThreadLauncher
 from headrace.report.display import QuietDisplay
 from headrace.report.progress import Progress
 from headrace.report.run_directory import RunDirectory

@@ -17,7 +17,7 @@ from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.dyna_q.config import DynaQ
 from headrace.cli.main import main
 from headrace.errors import ConfigError, LaunchError
-from headrace.launch.config import Simulated
+from headrace.launch.simulated import Simulated
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
 from headrace.studies.concurrency import study

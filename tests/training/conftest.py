@@ -15,8 +15,8 @@ import pytest
 from headrace import DQN, AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
 from headrace._native import Server
 from headrace.algorithms.config import Algorithm
-from headrace.launch import ThreadLauncher
 from headrace.launch.base import Launcher
+from headrace.launch.threads import ThreadLauncher
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.reporter import ActorReporter

@@ -15,7 +15,7 @@ import pytest
 from headrace._native import Server
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.errors import ClosedError, ConfigError, DivergenceError
-from headrace.launch import run_separate
+from headrace.launch.separate_roles import run_separate
 from headrace.replay import BatchBuffer
 from headrace.servers import LEARNER, Endpoint, connect_role, open_server, standalone
 from headrace.topologies.workers import Hogwild, ParameterServer, program

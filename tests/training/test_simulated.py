@@ -11,7 +11,7 @@ import pytest
 
 from headrace import A3C, ParameterServer
 from headrace.algorithms.config import Algorithm
-from headrace.launch.config import Simulated
+from headrace.launch.simulated import Simulated
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig

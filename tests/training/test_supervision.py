@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import pytest
 
 from headrace.errors import LaunchError
-from headrace.launch import Exit, deaths
+from headrace.launch import deaths
+from headrace.launch.base import Exit
 from headrace.roles.base import Role, RoleContext
 from headrace.training import supervision
 from headrace.training.supervision import Supervisor

@@ -14,7 +14,7 @@ import pytest
 
 import headrace
 from headrace.errors import ConfigError
-from headrace.launch.config import Simulated
+from headrace.launch.simulated import Simulated
 from headrace.settings import RunConfig
 from headrace.tuning import processes
 from headrace.tuning.processes import _shares

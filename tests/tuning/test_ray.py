@@ -12,7 +12,7 @@ import pytest
 import ray
 
 from headrace.errors import ConfigError
-from headrace.launch.config import Ray
+from headrace.launch.ray import Ray
 from headrace.settings import RunConfig
 from headrace.topologies.apex import Apex
 from headrace.tuning.ray import _reason

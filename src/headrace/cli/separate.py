@@ -10,7 +10,7 @@ import tyro
 
 from headrace.cli.arguments import ServerOptions
 from headrace.errors import ConfigError
-from headrace.launch import run_separate
+from headrace.launch.separate_roles import run_separate
 from headrace.report import make_default_directory
 from headrace.types import ActingKind
 

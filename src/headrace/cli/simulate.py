@@ -12,7 +12,7 @@ from rich.table import Table
 from headrace.cli.arguments import Environment, parse
 from headrace.cli.train import RunOptions, read_run_options
 from headrace.errors import ConfigError, require
-from headrace.launch.config import Simulated
+from headrace.launch.simulated import Simulated
 from headrace.report.run_directory import default_run_directory
 from headrace.settings import preset
 from headrace.signals import held_back

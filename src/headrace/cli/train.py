@@ -27,7 +27,7 @@ from headrace.cli.arguments import (
 from headrace.cli.ending import conclude
 from headrace.cli.sinks import TrackerName, open_sinks
 from headrace.errors import ConfigError, DivergenceError, LaunchError, ServerError
-from headrace.launch.config import LAUNCHERS, LauncherName
+from headrace.launch.registry import LAUNCHERS
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig, preset
 from headrace.signals import held_back
@@ -97,7 +97,7 @@ class TrainOptions(RunOptions):
 def options_type(
     algorithm: str,
     topology: str,
-    launcher: LauncherName = "processes",
+    launcher: str = "processes",
     base: type[RunOptions] = TrainOptions,
 ) -> type[Any]:
     """A command's options with the settings of this algorithm, topology and launcher as flags."""
@@ -105,7 +105,7 @@ def options_type(
     kinds = {
         "algorithm": ALGORITHMS.find(algorithm),
         "topology": TOPOLOGIES.find(topology),
-        "launcher": LAUNCHERS[launcher],
+        "launcher": LAUNCHERS.find(launcher),
     }
     for name, kind in kinds.items():
         chosen.append((name, Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind)))
@@ -113,12 +113,12 @@ def options_type(
         name: f"{kind.summary} ({' or '.join(kind.action_kinds)} actions)" for name, kind in ALGORITHMS.known().items()
     }
     topologies: dict[str, str] = {name: kind.summary for name, kind in TOPOLOGIES.known().items()}
-    launchers: dict[str, str] = {name: kind.summary for name, kind in LAUNCHERS.items()}
+    launchers: dict[str, str] = {name: kind.summary for name, kind in LAUNCHERS.known().items()}
     default = "the preset's; apex for algorithms that learn from replay, otherwise hogwild"
     chosen += [
         ("algorithm_name", _one_of("algorithm", ALGORITHMS.names, algorithms, "the preset's"), algorithm),
         ("topology_name", _one_of("topology", TOPOLOGIES.names, topologies, default), topology),
-        ("launcher_name", _one_of("launcher", (*LAUNCHERS,), launchers, "processes"), launcher),
+        ("launcher_name", _one_of("launcher", LAUNCHERS.names, launchers, "processes"), launcher),
     ]
     return dataclasses.make_dataclass("ChosenOptions", chosen, bases=(base,), frozen=True)
 
@@ -179,9 +179,9 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
     algorithm = known.algorithm.name
     topology = _chosen(words, "--topology", TOPOLOGIES.names) or known.topology_name
     _require_own(words, "algorithm", algorithm, ALGORITHMS.known())
-    launcher = _chosen(words, "--launcher", LAUNCHERS) or "processes"
+    launcher = _chosen(words, "--launcher", LAUNCHERS.names) or "processes"
     _require_own(words, "topology", topology, TOPOLOGIES.known())
-    _require_own(words, "launcher", launcher, LAUNCHERS)
+    _require_own(words, "launcher", launcher, LAUNCHERS.known())
     kind = options_type(algorithm, topology, launcher, base)  # type: ignore[arg-type]  # a class has a hash
     require_known(words, flag_types(kind), prog)
     if not {"-h", "--help"} & set(words):  # the help shows that an environment is required
@@ -194,7 +194,7 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
         topology=known.topology(topology),
         algorithm_name=algorithm,
         topology_name=topology,
-        launcher=LAUNCHERS[launcher](),
+        launcher=LAUNCHERS.find(launcher)(),
         launcher_name=launcher,
         **known.periods(),
     )
@@ -209,7 +209,7 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
 def _every_flag(base: type[RunOptions]) -> dict[str, Any]:
     """The flags of all algorithms and topologies."""
     flags = flag_types(base)
-    for kind in (*ALGORITHMS.known().values(), *TOPOLOGIES.known().values(), *LAUNCHERS.values()):
+    for kind in (*ALGORITHMS.known().values(), *TOPOLOGIES.known().values(), *LAUNCHERS.known().values()):
         flags |= flag_types(kind)
     return flags
 

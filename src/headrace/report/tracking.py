@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import ConfigError
-from headrace.launch import error_line
+from headrace.launch.base import error_line
 from headrace.report.events import scalars
 
 __all__ = ["Tracker", "import_tracker"]

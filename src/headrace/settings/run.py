@@ -10,6 +10,7 @@ from headrace.algorithms.registry import ALGORITHMS
 from headrace.errors import CheckpointError, ConfigError, require
 from headrace.fields import MOST_STEPS, check_types, read_fields, read_object, require_positive, write_fields
 from headrace.launch.config import LauncherConfig, Processes
+from headrace.launch.registry import LAUNCHERS
 from headrace.servers.base import shown
 from headrace.settings.server import ServerConfig
 from headrace.topologies.apex import Apex
@@ -60,6 +61,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         ALGORITHMS.require_registered(self.algorithm)
         TOPOLOGIES.require_registered(self.topology)
+        LAUNCHERS.require_registered(self.launcher)
         check_types(self)
         name = self.environment
         require("environment", ascii(name), name.strip() != "" and name.isprintable(), "a name that can be printed")

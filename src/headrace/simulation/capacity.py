@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headrace.errors import StorageError
-from headrace.launch.config import Simulated
+from headrace.launch.simulated import Simulated
 from headrace.report.display import QuietDisplay
 from headrace.report.rates import steady_rate
 from headrace.report.run_directory import RunDirectory

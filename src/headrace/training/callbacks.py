@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.errors import LaunchError, require
-from headrace.launch import error_line
+from headrace.launch.base import error_line
 
 __all__ = ["Callback", "Callbacks"]
 

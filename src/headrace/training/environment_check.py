@@ -20,7 +20,7 @@ from headrace.environments.records import MASK
 from headrace.environments.spaces import close
 from headrace.errors import ConfigError, EnvironmentFault
 from headrace.fields import read_json, write_json
-from headrace.launch import error_line
+from headrace.launch.base import error_line
 from headrace.launch.processes import child_environment
 from headrace.networks.records import split
 from headrace.roles.clock import PhaseClock

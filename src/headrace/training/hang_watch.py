@@ -12,7 +12,7 @@ from typing import Any, Self
 from headrace.clock import Thread, monotonic, new_event, start_thread
 from headrace.environments.calls import open_call
 from headrace.errors import EnvironmentFault
-from headrace.launch import Guard
+from headrace.launch.guard import Guard
 from headrace.roles.clock import PhaseClock
 
 __all__ = ["HangWatch", "watched"]

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from headrace.launch import Exit
+from headrace.launch.base import Exit
 from headrace.roles.base import Role
 from headrace.training.session import Session
 

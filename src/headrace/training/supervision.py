@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from headrace.clock import monotonic
 from headrace.errors import EnvironmentFault
-from headrace.launch import Exit, Launcher
+from headrace.launch.base import Exit, Launcher
 from headrace.launch.deaths import Deaths, too_many_deaths
 from headrace.roles.base import Role
 

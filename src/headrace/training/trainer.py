@@ -18,7 +18,8 @@ from headrace.errors import (
     ServerError,
     StorageError,
 )
-from headrace.launch import Guard, Launcher, error_line
+from headrace.launch.base import Launcher, error_line
+from headrace.launch.guard import Guard
 from headrace.machine import available_cores
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.report.display import Display

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.errors import StorageError
 from headrace.fields import read_fields, write_json
-from headrace.launch import Guard
+from headrace.launch.guard import Guard
 from headrace.launch.processes import child_environment
 from headrace.signals import held_back
 from headrace.tuning.study import Study

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.errors import ConfigError, HeadraceError, require
 from headrace.fields import read_fields, read_json, write_fields, write_json
-from headrace.launch.config import Ray
+from headrace.launch.ray import Ray
 from headrace.settings import RunConfig
 from headrace.training.interrupts import Interrupts
 from headrace.tuning.study import Study

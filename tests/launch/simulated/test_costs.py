@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.launch.config import LauncherConfig, Simulated
+from headrace.launch.config import LauncherConfig
+from headrace.launch.simulated import Simulated
 from headrace.launch.simulated.costs import WORK, Cost, Costs
 
 

@@ -12,18 +12,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ray
-from ray.exceptions import GetTimeoutError, RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
 from headrace.errors import ConfigError
+
+try:
+    import ray
+    from ray.exceptions import GetTimeoutError, RayError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+except ImportError as error:
+    raise ConfigError(f"launcher is ray, which needs the package ray: pip install 'headrace[ray]' ({error})") from None
+
 from headrace.launch.base import Site, error_line
 from headrace.launch.ray.hosts import ServerHost, free_port
 from headrace.launch.ray.launcher import RayLauncher
 from headrace.servers import Endpoint
 
 if TYPE_CHECKING:
-    from headrace.launch.config import Ray
+    from headrace.launch.ray.config import Ray
 
 __all__ = ["open_cluster"]
 

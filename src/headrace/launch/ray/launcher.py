@@ -27,7 +27,7 @@ from headrace.roles.base import Role
 from headrace.servers import Endpoint
 
 if TYPE_CHECKING:
-    from headrace.launch.config import Ray
+    from headrace.launch.ray.config import Ray
 
 __all__ = ["RayLauncher"]
 

@@ -22,7 +22,8 @@ from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.writers import table_signature
 from headrace.environments import describe
 from headrace.errors import LaunchError
-from headrace.launch import Launcher, ProcessLauncher
+from headrace.launch.base import Launcher
+from headrace.launch.processes import ProcessLauncher
 from headrace.networks import Architecture
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.precision import Precision

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from headrace.algorithms.config import Algorithm
-from headrace.launch.config import Simulated
+from headrace.launch.simulated import Simulated
 from headrace.settings import RunConfig, preset
 from headrace.studies.concurrency.measure import Case
 from headrace.topologies.apex import Apex

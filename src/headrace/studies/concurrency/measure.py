@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.errors import DivergenceError, HeadraceError, LaunchError, StorageError
 from headrace.gradients.measured import STALENESS
-from headrace.launch.config import Simulated
+from headrace.launch.simulated import Simulated
 from headrace.launch.simulated.costs import WORK, Costs
 from headrace.report.display import Heading, open_display
 from headrace.report.rates import begun_seconds, steady_rate
