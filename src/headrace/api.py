@@ -1,6 +1,7 @@
 """Training, tuning and trained policies from Python."""
 
 import difflib
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,8 +70,8 @@ def train(
     See `Settings`, and `Callbacks` for what is called during training. Raises HeadraceError.
     """
     config = _configure(environment, settings)
-    directory = RunDirectory.create_for(config, _path("run_dir", run_dir) if run_dir else None)
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
+    directory = RunDirectory.create_for(config, _path("run_dir", run_dir) if run_dir else None)
     with directory, directory.discarded_unless_used(), _display(config, directory, quiet) as display:
         return train_run(config, directory, display, callbacks=callbacks)
 
@@ -90,6 +91,7 @@ def resume(
 
     Steps and time include those already done. See `Callbacks`. Raises HeadraceError.
     """
+    callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
     with RunDirectory.open(_path("run_dir", run_dir), writing=True) as directory:
         config = RunConfig.from_json(directory.read_config())
         with _display(config, directory, quiet) as display:
@@ -99,7 +101,7 @@ def resume(
                 steps=steps,
                 time_limit_seconds=time_limit_seconds,
                 until_score=until_score,
-                callbacks=Callbacks(on_record, on_evaluation, on_checkpoint),
+                callbacks=callbacks,
             )
 
 
@@ -155,11 +157,13 @@ def _path(name: str, value: object) -> Path:
 
 
 def _require_importable(environment: str) -> None:
-    """Raises ConfigError for an environment of the running script, which other processes can't import."""
+    """Raises ConfigError for an environment whose entry point is in the running script: other processes lack it."""
     import gymnasium
 
     registered = gymnasium.registry.get(environment)
-    entry = registered.entry_point if registered is not None else environment
+    entry: Any = registered.entry_point if registered is not None else environment
+    while isinstance(entry, functools.partial):
+        entry = entry.func
     module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
     if module == "__main__":
         raise ConfigError(

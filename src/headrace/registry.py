@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Subclasses of a contract, which is the place `module:Class` of dataclasses of settings with a `name`.
+    """Classes of settings by name, all subclasses of one contract.
 
-    An installed package adds one with an entry point of the group. Its name is that of the kind, its object the class.
-    `required` are attributes that a class must have. `built_in` has the places of Headrace's kinds.
+    `contract` and the values of `built_in`, Headrace's own, are places: "module:Class". An installed package adds a
+    class with an entry point of `group`, which has the class's name. `required` are attributes that it must have.
     """
 
     def __init__(
@@ -61,15 +61,14 @@ class Registry(Generic[T]):
     def require_registered(self, settings: object) -> None:
         """Raises ConfigError for anything but an object of a registered class: other processes could not make it."""
         kind: Any = type(settings)
-        place = f"{kind.__module__}.{kind.__name__}"
         if not isinstance(settings, self._base):
             example = self.find(next(iter(self.built_in))).__name__
             raise ConfigError(f"{self._what} is {settings!r:.60}; an object is required, such as headrace.{example}()")
         name = getattr(kind, "name", None)
-        if name not in self.names or self.find(name) is not kind:
+        if not (name in self.built_in or name in self._added) or self.find(name) is not kind:
             raise ConfigError(
-                f"{self._what} is {place}, named {name!r}, which is not registered: an entry point of the group "
-                f'{self._group}, NAME = "{kind.__module__}:{kind.__name__}", is required'
+                f"{self._what} is {kind.__module__}.{kind.__name__}, named {name!r}, which is not registered: an entry "
+                f'point of the group {self._group}, NAME = "{kind.__module__}:{kind.__name__}", is required'
             )
 
     def read(self, record: Mapping[str, Any]) -> T:
@@ -78,11 +77,14 @@ class Registry(Generic[T]):
 
         settings = dict(record)
         name = settings.pop("name", None)
-        require("name", f"{name!r:.60}", name in self.names, f"one of {', '.join(self.names)}")
+        if not isinstance(name, str) or name not in self.built_in:
+            known = isinstance(name, str) and name in self._added
+            require("name", f"{name!r:.60}", known, f"one of {', '.join(self.names)}")
         return read_fields(self.find(name), settings)
 
     def forget(self) -> None:
         """Looks for installed packages again at the next call."""
+        _installed.cache_clear()
         self.__dict__.pop("_added", None)
         self.find.cache_clear()
 
@@ -100,32 +102,40 @@ class Registry(Generic[T]):
 
     @functools.cached_property
     def _added(self) -> "dict[str, EntryPoint]":
-        from importlib.metadata import entry_points  # slow to import, and the package itself imports this module
-
-        return {entry.name: entry for entry in entry_points(group=self._group) if entry.name not in self.built_in}
+        return {
+            entry.name: entry for entry in _installed().select(group=self._group) if entry.name not in self.built_in
+        }
 
     def _load(self, entry: "EntryPoint") -> type[T]:
-        place = f'{self._what} {entry.name}: entry point "{entry.name} = {entry.value}" of {self._group}'
+        which = f'{self._what} {entry.name}: entry point "{entry.name} = {entry.value}" of {self._group}'
         try:
             kind = entry.load()
         except (Exception, SystemExit) as error:  # anything may happen while the package is imported
             problem = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ConfigError(f"{place} can't be loaded: {problem}") from error
+            raise ConfigError(f"{which} can't be loaded: {problem}") from error
         base = self._base
         if not (isinstance(kind, type) and issubclass(kind, base) and getattr(kind, "name", None) == entry.name):
             raise ConfigError(
-                f'{place} is {kind!r:.60}; a subclass of {base.__name__} whose name is "{entry.name}" is required'
+                f'{which} is {kind!r:.60}; a subclass of {base.__name__} whose name is "{entry.name}" is required'
             )
         missing = [name for name in self._required if not getattr(kind, name, None)]
         missing += sorted(getattr(kind, "__abstractmethods__", ()))
         if missing:
-            raise ConfigError(f"{place} has no {', '.join(missing)}: every {self._what} must have them")
+            raise ConfigError(f"{which} has no {', '.join(missing)}: every {self._what} must have them")
         try:
             kind()
         except Exception as error:
             problem = " ".join(f"{error}".split())
-            raise ConfigError(f"{place} can't be made with its defaults: {problem}") from error
+            raise ConfigError(f"{which} can't be made with its defaults: {problem}") from error
         return kind
+
+
+@functools.cache
+def _installed() -> Any:
+    """The entry points of all installed packages."""
+    from importlib.metadata import entry_points  # slow to import, and the package itself imports this module
+
+    return entry_points()
 
 
 def _import(place: str) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.algorithms.dqn.config import DQN
 from headrace.environments import Episode
-from headrace.errors import ClosedError
+from headrace.errors import ClosedError, EnvironmentFault
 from headrace.roles import reporter
 from headrace.roles.actor import ActorSettings
 from headrace.roles.clock import PhaseClock
@@ -78,21 +78,30 @@ def test_without_counts_reports_are_heartbeats() -> None:
     assert not {"writer", "steps", "returns"} & heartbeat.keys()
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_an_error_of_the_thread_ends_the_actor(late: bool) -> None:
+def broken_reporter() -> ActorReporter:
+    return ActorReporter(
+        Mailbox(), ROLE, SETTINGS, PhaseClock(("environment", "other")), lambda: {"loss": np.float32(1.0)}
+    )
+
+
+def test_an_error_of_the_thread_ends_the_actor() -> None:
     """Otherwise it would go on unseen, and no report would ever show that the run has done its steps."""
-    broken = threading.Event()
 
-    def more() -> dict[str, object]:
-        return {"loss": np.float32(1.0) if broken.is_set() else 1.0}
+    def act() -> None:
+        with broken_reporter() as sender:
+            for _ in range(1_000):
+                sender.count(1, [])
+                threading.Event().wait(0.01)
 
-    sender = ActorReporter(Mailbox(), ROLE, SETTINGS, PhaseClock(("environment", "other")), more)
-    broken.set()
-    if not late:
-        sender._ended.wait()
     with pytest.raises(TypeError, match="float32 is not JSON"):
-        sender.close() if late else sender.count(1, [])
-    sender.close()
+        act()
+    with pytest.raises(TypeError, match="float32 is not JSON"), broken_reporter():
+        pass  # the actor ends before it counts again
+
+
+def test_the_actors_own_error_comes_first() -> None:
+    with pytest.raises(EnvironmentFault, match="its own"), broken_reporter():
+        raise EnvironmentFault("its own")
 
 
 def test_the_last_counts_are_sent_even_if_the_process_is_asked_to_stop_meanwhile() -> None:

@@ -51,4 +51,4 @@ def test_a_faster_precision_gives_no_warning() -> None:
 @pytest.mark.parametrize("topology", [Serial(), Apex()])
 def test_nothing_is_measured_in_full_precision(topology: Serial | Apex, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "measure_precisions", None)
-    assert topology.measured(ARCHITECTURE) == (topology, "")
+    assert topology.resolved(ARCHITECTURE) == (topology, "")

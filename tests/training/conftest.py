@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,6 +25,7 @@ from headrace.servers import Endpoint
 from headrace.settings import RunConfig, ServerConfig
 from headrace.training import Result, Trainer
 from headrace.training.checkpoint import newest_checkpoint
+from headrace.training.session import Session
 
 CORRIDOR = "headrace.environments.toy:Corridor"
 SMALL = DQN(
@@ -72,6 +74,12 @@ def train(tmp_path: Path) -> Train:
             return Result(run, Trainer(config, run, QuietDisplay(), launcher=threads).run())
 
     return start
+
+
+def make_session(**parts: Any) -> Session:
+    """A real session whose parts are mocks, unless they are given; its program's learner has made an update."""
+    names = [each.name for each in dataclasses.fields(Session)]
+    return Session(**{name: parts.pop(name, Mock()) for name in names}, **parts)
 
 
 class Messages(QuietDisplay):

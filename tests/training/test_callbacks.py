@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import headrace
@@ -39,7 +40,7 @@ def test_callbacks_get_what_is_recorded_and_saved(tmp_path: Path, launcher: Laun
 
     def check(checkpoint: dict[str, Any]) -> None:
         complete = newest_checkpoint(Path(checkpoint["path"]).parent)
-        saved.append((str(complete.path) == checkpoint["path"], complete.moment.learner_steps))
+        saved.append((str(complete.path) == checkpoint["path"], complete.state.moment.learner_steps))
 
     result = run_with(
         tmp_path / "run", launcher, on_record=records.append, on_evaluation=evaluations.append, on_checkpoint=check
@@ -68,25 +69,28 @@ def test_an_exception_ends_the_run_which_is_saved(
     assert "\n" not in str(raised.value)
     assert raised.value.__cause__ is error
     checkpoint = newest_checkpoint(tmp_path / "run/checkpoints")
-    assert checkpoint.moment.learner_steps >= calls[-1]["learner_steps"] > 0
+    assert checkpoint.state.moment.learner_steps >= calls[-1]["learner_steps"] > 0
 
 
 @pytest.mark.parametrize("name", ["on_record", "on_evaluation", "on_checkpoint"])
 def test_true_ends_the_run_as_a_stopping_rule_does(tmp_path: Path, launcher: LauncherFactory, name: str) -> None:
-    def enough(record: dict[str, Any]) -> bool:
-        return bool(record["environment_steps"] >= 300)
+    def enough(record: dict[str, Any]) -> object:
+        return np.float32(record.get("environment_steps", 0)) >= 300  # NumPy's True
 
     config = replace(CONFIG, steps=10**9)
     with RunDirectory.create(tmp_path / "run", config.to_json()) as run:
         trainer = Trainer(config, run, QuietDisplay(), launcher=launcher, callbacks=Callbacks(**{name: enough}))
         result = Result(run, trainer.run())
+        again = resume(run, QuietDisplay(), steps=result.summary["environment_steps"] + 100)
     assert (result.summary["stopped_by"], result.summary["evaluation_episodes"]) == ("callback", 2)
-    assert newest_checkpoint(tmp_path / "run/checkpoints").moment[0] == result.summary["environment_steps"] >= 300
+    assert again.summary["stopped_by"] == "steps"
+    assert 300 <= result.summary["environment_steps"] < again.summary["environment_steps"]
 
 
-def test_a_callback_that_cannot_be_called_is_refused() -> None:
+def test_a_callback_that_cannot_be_called_is_refused_before_the_run(tmp_path: Path) -> None:
     with pytest.raises(errors.ConfigError, match="on_record is 3; it must be a function of one dict, or none"):
-        Callbacks(on_record=3)  # type: ignore[arg-type]
+        headrace.train("CartPole-v1", run_dir=tmp_path / "run", on_record=3)  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
 
 
 def test_callbacks_cannot_change_records(tmp_path: Path, launcher: LauncherFactory) -> None:

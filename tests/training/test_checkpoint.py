@@ -27,7 +27,7 @@ STATE = RunState(
     total_seconds=2.5,
     episodes=2,
     run_id="",
-    generation=0,
+    resumptions=0,
     spec=EnvironmentSpec((2,), "float32", 2),
     acting_processes=1,
     local_actors=True,
@@ -55,7 +55,7 @@ def test_the_newest_is_kept_and_read_back(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [checkpoint.path.name] == ["000002-updates-5"]
     assert checkpoint.learner()["weight"] == [2.0]
     assert checkpoint.policy() == b"graph"
-    assert checkpoint.moment == (70, 5, 1.5)
+    assert checkpoint.state.moment == (70, 5, 1.5)
 
 
 def test_a_state_is_changed_without_writing_the_other_files_again(tmp_path: Path) -> None:

@@ -242,7 +242,7 @@ def test_a_suite_that_steps_other_environments_together_is_an_error(
     )
     finding = check("own_walks:Walk")["batch"]
     assert finding.level == "error"
-    assert finding.text == "its spaces differ if several environments are stepped together"
+    assert finding.text.startswith("8 environments stepped together have other spaces: EnvironmentSpec(")
 
 
 def test_another_process_that_cannot_create_it_is_an_error(own: None, monkeypatch: pytest.MonkeyPatch) -> None:

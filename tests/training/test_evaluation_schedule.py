@@ -9,23 +9,18 @@ import pytest
 
 from headrace.training.evaluation import Evaluation, Moment
 from headrace.training.evaluation_schedule import EvaluationSchedule
+from headrace.training.session import Session
+
+from .conftest import make_session
 
 ASKED, ANSWERED = Moment(100, 20, 3.0), Moment(130, 21, 3.0)
 
 
-class Started(Mock):
+def session_at(moment: Callable[[], Moment], monkeypatch: pytest.MonkeyPatch, **parts: Any) -> Session:
     """A session whose moment is what a function returns, and whose policy is empty."""
-
-    def __init__(self, moment: Callable[[], Moment], **parts: Any) -> None:
-        super().__init__(policy=lambda: b"", **parts)
-        self._now = moment
-
-    @property
-    def moment(self) -> Moment:
-        return self._now()
-
-    def _get_child_mock(self, **options: Any) -> Mock:
-        return Mock(**options)
+    monkeypatch.setattr(Session, "moment", property(lambda _: moment()))
+    monkeypatch.setattr(Session, "policy", lambda _: b"")
+    return make_session(**parts)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +29,7 @@ class Started(Mock):
     ids=["workers held", "actors held", "workers that continue"],
 )
 def test_the_last_steps_of_paused_workers_belong_to_the_evaluation(
-    paused: bool, workers: bool, moment: Moment | None
+    paused: bool, workers: bool, moment: Moment | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They report them while the evaluator plays."""
     program, evaluations = Mock(deterministic=False), Mock(holding=paused)
@@ -43,7 +38,9 @@ def test_the_last_steps_of_paused_workers_belong_to_the_evaluation(
     evaluations.answer.return_value = Evaluation([1.0], [5], ASKED)
     evaluations.promising.return_value = False
     moments = iter([ASKED, ANSWERED])
-    session = Started(lambda: next(moments), config=config, program=program, evaluations=evaluations, clock=clock)
+    session = session_at(
+        lambda: next(moments), monkeypatch, config=config, program=program, evaluations=evaluations, clock=clock
+    )
     schedule = EvaluationSchedule(session, holds=paused)
     schedule.evaluate(2, hold=paused)
     clock.paused = True  # also where the run ends meanwhile
@@ -53,12 +50,15 @@ def test_the_last_steps_of_paused_workers_belong_to_the_evaluation(
 
 
 @pytest.mark.parametrize(("episodes", "target", "held"), [(10, 195.0, False), (100, 195.0, True), (100, None, False)])
-def test_an_evaluation_that_can_end_the_run_pauses_training(episodes: int, target: float | None, held: bool) -> None:
+def test_an_evaluation_that_can_end_the_run_pauses_training(
+    episodes: int, target: float | None, held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So that the evaluated policy is the one kept."""
     config = Mock(evaluation_episodes=episodes, until_score=target, evaluation_period_seconds=1.0)
     evaluations, program = Mock(pending=False), Mock(deterministic=False)
-    session = Started(
+    session = session_at(
         lambda: ASKED,
+        monkeypatch,
         config=config,
         program=program,
         evaluations=evaluations,
@@ -71,7 +71,9 @@ def test_an_evaluation_that_can_end_the_run_pauses_training(episodes: int, targe
 
 
 @pytest.mark.parametrize("holds", [True, False])
-def test_workers_are_evaluated_by_steps_that_their_reports_do_not_show_yet(holds: bool) -> None:
+def test_workers_are_evaluated_by_steps_that_their_reports_do_not_show_yet(
+    holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Unless training goes on during evaluations, when a confirmation that holds it says nothing of the next period.
 
     Due every 100: reported late, at 160; held at 180 after 2 s, so 90 a second, and due at 280 after 3.1 s.
@@ -81,8 +83,9 @@ def test_workers_are_evaluated_by_steps_that_their_reports_do_not_show_yet(holds
     evaluations.answer.return_value = Evaluation([1.0], [5], ASKED)
     evaluations.promising.return_value = False
     steps = 60
-    session = Started(
+    session = session_at(
         lambda: Moment(steps, 1, clock.seconds),
+        monkeypatch,
         config=config,
         program=program,
         evaluations=evaluations,

@@ -172,7 +172,7 @@ def test_a_run_killed_soon_after_its_start_can_be_resumed(tmp_path: Path, topolo
     wait_for(lambda: list((tmp_path / "run" / "checkpoints").glob("*-updates-*")))
     process.kill()
     process.communicate(timeout=120)
-    saved = newest_checkpoint(tmp_path / "run" / "checkpoints").moment
+    saved = newest_checkpoint(tmp_path / "run" / "checkpoints").state.moment
     assert saved.learner_steps > 0
     resume = [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run")]
     more = ["--steps", str(saved.environment_steps + 500), "--quiet"]

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -14,7 +13,8 @@ from headrace.roles.base import GENERATIONS_PER_START
 from headrace.roles.totals import Totals
 from headrace.training import reports as module
 from headrace.training.reports import Reports
-from headrace.training.session import Session
+
+from .conftest import make_session
 
 GENERATION = GENERATIONS_PER_START
 """The lowest of the second start."""
@@ -27,21 +27,17 @@ class Desk:
         self.supervisor, self.schedule, self.server, self.program = Mock(), Mock(), Mock(), Mock()
         self.monitor = Mock(environment_steps=700)
         self.program.take_reports.return_value = []
-        lasting, ending = Mock(kind="actor", ends_with_training=False), ("worker", "quantizer", "planner")
-        self.program.actors = [lasting, *(Mock(kind=kind, ends_with_training=True) for kind in ending)]
-        self.program.services = []
         self._run = run
-        session = Mock(
+        session = make_session(
             server=self.server,
             program=self.program,
             monitor=self.monitor,
             clock=Mock(seconds=2.5),
             totals=Totals(),
             run_id="mine",
-            resumed=1,
+            resumptions=1,
             run=run,
         )
-        session.record = partial(Session.record, session)
         self.reports = Reports(session, self.schedule, self.supervisor)
 
     def take(self, *messages: dict[str, Any]) -> None:

@@ -177,6 +177,6 @@ def test_a_run_whose_server_stays_unavailable_is_saved_and_ends(
         run.summary()
     assert "\n" not in str(caught.value)
     checkpoint = newest_checkpoint(run.directory.checkpoints_path)
-    assert checkpoint.moment.learner_steps >= 50
-    assert checkpoint.state.total_seconds - checkpoint.moment.seconds > 2  # the outage was no training
+    assert checkpoint.state.moment.learner_steps >= 50
+    assert checkpoint.state.total_seconds - checkpoint.state.moment.seconds > 2  # the outage was no training
     assert json.loads((run.path / "config.json").read_text())["server"]["address"] == server_process.address

@@ -92,7 +92,7 @@ def test_a_resumed_run_continues_from_parameters_and_optimizer_state(train: Trai
     first = train(topology, steps=3_000, final_evaluation_episodes=0)
     saved = newest_checkpoint(first.run.checkpoints_path)
     updates = first.summary["learner_steps"]
-    assert saved.moment.learner_steps == updates
+    assert saved.state.moment.learner_steps == updates
     messages: list[str] = []
 
     class Listening(QuietDisplay):

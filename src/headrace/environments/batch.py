@@ -132,8 +132,9 @@ class SingleEnvironments(EnvironmentBatch):
         An environment whose episodes depend on these alone is then in the same state as before. If an episode ends
         while it is repeated, or leads to another observation, they do not, and the next one starts.
         """
-        newest = state.get("newest") or [""] * len(self)  # earlier checkpoints have none
-        frames = [self._repeat(*each) for each in zip(range(len(self)), state["actions"], newest, strict=True)]
+        newest = state["newest"] or [""] * len(self)  # before the first step there is none
+        opened = zip(range(len(self)), state["actions"], newest, strict=True)
+        frames = [self._repeat(*each) for each in opened]
         self._newest = np.stack([each.frames[-1] for each in frames])
         return frames
 

@@ -178,7 +178,7 @@ class Architecture:
         size, (field, value) = self.layout.size, self._size_setting
         require(field, value, size <= _MOST_PARAMETERS, _fewer(size))
         if self.head.masked:
-            actions, outputs = prod(self.parts[-1].shape), self.head.outputs
+            actions, outputs = prod(self.parts[-1].shape) if self.parts else 0, self.head.outputs
             require("head", f"masked, with {outputs} outputs", outputs == actions, f"one with {actions}, as the mask")
 
     @staticmethod

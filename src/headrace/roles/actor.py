@@ -162,8 +162,7 @@ class Actor:
         self._clock.restart("environment")
         episodes = self.environments.restore(state["environments"])
         self._clock.restart("other")  # repeating episodes is no acting
-        states = state.get("writers", [None] * len(self._writers))  # earlier checkpoints have none
-        for writers, kept in zip(self._writers, states, strict=True):
+        for writers, kept in zip(self._writers, state["writers"], strict=True):
             writers.restore(episodes, kept)
         if self._memory:
             self._memory.state = np.array(state["memory"], np.float32)

@@ -89,8 +89,8 @@ class Role(ABC):
 
     kind: ClassVar[str]
     ends_with_training: ClassVar[bool] = False
-    """Whether it ends with the training process: reports of one from an earlier start say what the checkpoint may know
-    already, or may never have known, and do not count."""
+    """Whether it ends with the training process. Reports from an earlier start then do not count: the checkpoint has
+    that work, or the run has lost it."""
 
     index: int
     """Number among the roles of its kind."""

@@ -7,7 +7,7 @@ from headrace.errors import require
 from headrace.fields import read_fields
 from headrace.roles.base import Role
 
-__all__ = ["ROLES", "read_role"]
+__all__ = ["ROLES", "read_role", "role_class"]
 
 ROLES = {
     "actor": "headrace.roles.remote_actor:ActorRole",
@@ -25,6 +25,11 @@ def read_role(record: dict[str, Any], kinds: tuple[str, ...] = (*ROLES,)) -> Rol
     fields = dict(record)
     kind = fields.pop("kind", None)
     require("kind", f"{kind!r:.60}", kind in kinds, f"one of {', '.join(kinds)}" if len(kinds) > 1 else kinds[0])
+    return read_fields(role_class(kind), fields)
+
+
+def role_class(kind: str) -> type[Role]:
+    """The class of a kind of `ROLES`."""
     module, _, name = ROLES[kind].partition(":")
-    role: Role = read_fields(getattr(import_module(module), name), fields)
-    return role
+    found: type[Role] = getattr(import_module(module), name)
+    return found

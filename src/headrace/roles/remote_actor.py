@@ -65,10 +65,9 @@ class ActorRole(ActingRole):
             ends.callback(refresh.close)
             ends.callback(policy_server.close)  # before the refresh thread ends, since that may be waiting for it
             alive.enter("environment")
-            reporter = ActorReporter(
-                report_server, self, settings, clock, lambda: {"refresh": refresh.report()}, hang_seconds
+            reporter = ends.enter_context(
+                ActorReporter(report_server, self, settings, clock, lambda: {"refresh": refresh.report()}, hang_seconds)
             )
-            ends.callback(reporter.close)
             clock.enter("environment")
             push = functools.partial(_push, server, clock, self.replay.name)
             push_transitions = (

@@ -147,13 +147,13 @@ class WorkerRole(ActingRole):
             clock = PhaseClock(ACTOR_PHASES, len(acting.exploration))
             clock.restart("environment")  # whose constructors may hang
             reporter = ActorReporter(context.connect(), self, acting, clock, more, hang_seconds)
-            ends.callback(reporter.close)  # if the worker can't be built
+            ends.push(reporter)  # if the worker can't be built
             table = context.table(self.replay) if self.replay else own
             worker = build_worker(settings, open_vector, table, gate.steps, clock)
             ends.callback(worker.close)
             limit_torch_threads(1)
             ends.callback(gate.confirm_end)
-            ends.callback(reporter.close)  # first: the run counts the reports that it has when all have confirmed
+            ends.push(reporter)  # first: the run counts the reports that it has when all have confirmed
             clock.restart("other")  # construction does not count as work
             worker.learner.clock.restart(worker.learner.clock.phase)
             while True:

@@ -12,7 +12,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from headrace.clock import monotonic, new_event, new_lock, random_bits, start_thread
 from headrace.environments import Episode
@@ -33,10 +34,10 @@ _CLOSE_SECONDS = 2.0
 class ActorReporter:
     """Sends the counts that the actor's thread adds with `count`, and the result of `more`, from its own thread.
 
-    While `more` returns None, its reports are heartbeats without counts.
-    Workers report in the same way, since they act too. An error of the thread is raised by the next call of this
-    object: an actor without reports would go on unseen. The process ends if a step of the environment takes longer than
-    `hang_seconds`; None leaves this check to others.
+    While `more` returns None, its reports are heartbeats without counts. Workers report in the same way, since they act
+    too. An error of the thread is raised by the next count(), or at the end of the context: an actor without reports
+    would go on unseen. The process ends if a step of the environment takes longer than `hang_seconds`; None leaves this
+    check to others.
     """
 
     def __init__(
@@ -83,12 +84,21 @@ class ActorReporter:
         except ClosedError:
             self._ended.wait(_CLOSE_SECONDS)
             raise
-        self._raise_failure()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes it, and raises the thread's error unless the actor has one of its own."""
+        self.close()
+        if kind is None:
+            self._raise_failure()
 
     def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        if self._failure is not None:
+            raise self._failure
 
     def _run(self) -> None:
         try:

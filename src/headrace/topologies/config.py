@@ -111,7 +111,7 @@ class Topology(ABC):
         """The one for an environment whose preset has these two."""
         return cls()
 
-    def measured(self, architecture: "Architecture") -> "tuple[Topology, str]":
+    def resolved(self, architecture: "Architecture") -> "tuple[Topology, str]":
         """The same with settings that depend on this machine's speed resolved, and a note for the user or "".
 
         Raises ConfigError if it can't act with such a network.

@@ -49,7 +49,7 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
                 f"{config.topology.name}, whose workers share parameters so: a call for each optimizer, or topology "
                 "apex or serial, is required"
             )
-        topology, note = config.topology.measured(updater.architecture)
+        topology, note = config.topology.resolved(updater.architecture)
         context = RunContext(
             config.environment,
             spec,

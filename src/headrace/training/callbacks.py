@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from headrace.errors import LaunchError, require
 from headrace.launch.base import error_line
 
@@ -31,8 +33,10 @@ class Callbacks:
     """Takes path (the checkpoint's directory, which the next checkpoint replaces), environment_steps, learner_steps and
     seconds of a checkpoint that is complete."""
 
+    stopped: bool = dataclasses.field(default=False, init=False)
+    """Whether one has returned True."""
+
     def __post_init__(self) -> None:
-        self.stopped = False
         for name in ("on_record", "on_evaluation", "on_checkpoint"):
             value = getattr(self, name)
             require(name, f"{value!r:.60}", value is None or callable(value), "a function of one dict, or none")
@@ -56,7 +60,8 @@ class Callbacks:
         if callback is None:
             return
         try:
-            self.stopped |= callback(dict(record)) is True
+            result = callback(dict(record))
         except (Exception, SystemExit) as error:
             self.on_record = self.on_evaluation = self.on_checkpoint = None
             raise LaunchError(f"{name} raised {error_line(error)}; the run ends") from error
+        self.stopped |= isinstance(result, bool | np.bool_) and bool(result)

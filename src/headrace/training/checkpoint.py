@@ -27,7 +27,6 @@ from headrace.fields import fits, read_fields, read_object, write_json
 from headrace.replay import Experience
 from headrace.settings import RunConfig
 from headrace.topologies.config import Topology
-from headrace.training.evaluation import Moment
 from headrace.training.run_state import RunState
 from headrace.types import Array
 
@@ -52,11 +51,6 @@ class Checkpoint(NamedTuple):
     path: Path
     manifest: dict[str, list[int]]
     state: RunState
-
-    @property
-    def moment(self) -> Moment:
-        """The point in training at which the checkpoint was taken."""
-        return self.state.moment
 
     def topology(self, config: RunConfig) -> Topology:
         """The run's topology, with as many workers as it had where the settings leave that to the machine."""

@@ -1,5 +1,6 @@
 """Decides when a run is saved, and what a checkpoint contains."""
 
+from pathlib import Path
 from typing import Any
 
 from headrace.clock import monotonic
@@ -18,20 +19,20 @@ class CheckpointSchedule:
     def __init__(
         self,
         session: Session,
-        evaluations: EvaluationSchedule,
+        evaluation_schedule: EvaluationSchedule,
         callbacks: Callbacks,
         resumed_from: Checkpoint | None,
         *,
         local_actors: bool,
     ) -> None:
         self._session = session
-        self._evaluations = evaluations
+        self._evaluation_schedule = evaluation_schedule
         self._callbacks = callbacks
         self._local_actors = local_actors
         self.next_seconds = 0.0
         """When the next checkpoint is due, in training seconds."""
         if resumed_from:
-            trained = resumed_from.moment.seconds
+            trained = resumed_from.state.seconds
             self.next_seconds = trained + self._pause(trained, 0.0)
 
     def save_when_due(self) -> None:
@@ -50,7 +51,7 @@ class CheckpointSchedule:
         path = save_checkpoint(
             session.run.checkpoints_path, session.updater.state(), session.policy(), table, self._state()
         )
-        self._callbacks.checkpoint({"path": str(path), **session.moment._asdict()})
+        self._announce(path)
 
     def save_final_evaluation(self) -> None:
         """Adds the evaluation of the final policy to the last checkpoint, for a run that is resumed."""
@@ -58,7 +59,10 @@ class CheckpointSchedule:
         known: dict[str, Any] = {"evaluations": session.evaluations.state(), "awaited_episodes": 0}
         total = session.clock.total_seconds
         path = change_state(session.run.checkpoints_path, **known, total_seconds=total)
-        self._callbacks.checkpoint({"path": str(path), **session.moment._asdict()})
+        self._announce(path)
+
+    def _announce(self, path: Path) -> None:
+        self._callbacks.checkpoint({"path": str(path), **self._session.moment._asdict()})
 
     def _pause(self, trained_seconds: float, saving_seconds: float) -> float:
         pause = checkpoint_pause(trained_seconds, saving_seconds)
@@ -71,7 +75,7 @@ class CheckpointSchedule:
             total_seconds=session.clock.total_seconds,
             episodes=session.monitor.episodes,
             run_id=session.run_id,
-            generation=session.resumed,
+            resumptions=session.resumptions,
             spec=session.spec,
             acting_processes=session.config.topology.acting_processes,
             local_actors=self._local_actors,
@@ -79,7 +83,7 @@ class CheckpointSchedule:
             learner_seconds=session.learner.clock.seconds,
             totals=session.totals.state(),
             evaluations=session.evaluations.state(),
-            next_evaluation=self._evaluations.next_evaluation,
+            next_evaluation=self._evaluation_schedule.next_evaluation,
             awaited_episodes=session.evaluations.awaited_episodes,
             solved=session.evaluations.solved_at is not None,
             target=session.config.until_score,

@@ -6,7 +6,7 @@ from headrace.settings import RunConfig
 from headrace.training.checkpoint import Checkpoint, change_state
 from headrace.training.session import Session
 
-__all__ = ["restore"]
+__all__ = ["restore", "restore_experience"]
 
 
 def restore(session: Session, checkpoint: Checkpoint) -> None:
@@ -19,7 +19,7 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
     state, program = checkpoint.state, session.program
     require_spec(session.config.environment, session.spec, state.spec)
     session.updater.load(checkpoint.learner())
-    _restore_experience(session, checkpoint)
+    restore_experience(session, checkpoint)
     if program.deterministic and not repeats_episodes(session.config.environment):
         session.display.message(
             f"{session.config.environment} can't repeat its open episodes: each environment begins a new one, and its "
@@ -30,7 +30,7 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
     session.learner.clock.seconds = dict(state.learner_seconds)
     session.monitor.restore(state.actor_seconds, state.learner_seconds)
     session.evaluations.restore(state.evaluations)
-    session.record("resume", generation=session.resumed)
+    session.record_event("resume", seconds=state.seconds, resumptions=session.resumptions)
     rules = (session.config.steps, session.config.time_limit_seconds, session.config.until_score)
     session.run.go_on(RunConfig.from_json(session.run.read_config()).with_rules(*rules).to_json())
     if state.solved:  # with rules that end the run later
@@ -38,9 +38,9 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
     session.learner.clock.restart("other")  # restoring is no learning
 
 
-def _restore_experience(session: Session, checkpoint: Checkpoint) -> None:
+def restore_experience(session: Session, checkpoint: Checkpoint) -> None:
     """Fills the table, unless it is on a separate server that has kept it, or workers gather new experience."""
-    program, separate = session.program, session.separate
+    program, separate = session.program, session.separate_server
     size = int(program.table.stats()["size"])
     if separate is not None and session.server.keeps_experience and (size or not session.config.topology.has_workers):
         session.display.message(

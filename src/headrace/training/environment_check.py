@@ -277,13 +277,12 @@ def _record(environment_id: str, steps: int, clock: PhaseClock) -> list[dict[str
 def _check_batch(environment_id: str, steps: int, clock: PhaseClock) -> Iterator[Finding]:
     """Steps several environments in one thread, as actors do, with all the checks that actors make."""
     batch = make_batch(environment_id, _TOGETHER, seed=_SEED, beat=clock.beat)
-    if write_json(batch.spec) != write_json(describe(environment_id)):
-        batch.close()
-        yield Finding("error", "batch", "its spaces differ if several environments are stepped together")
-        return
     random = np.random.default_rng(_SEED)
     spec, rounds, seconds, taken = batch.spec, -(-steps // _TOGETHER), [], 0
     try:
+        if spec != describe(environment_id):
+            yield Finding("error", "batch", f"{_TOGETHER} environments stepped together have other spaces: {spec}")
+            return
         observation = batch.start()
         for _ in range(rounds):
             actions = _random_actions(random, spec, observation)

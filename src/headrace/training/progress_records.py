@@ -22,7 +22,7 @@ class ProgressRecords:
         self._publisher = publisher
         self._next = monotonic() + _PERIOD_SECONDS
         self._recorded_seconds = session.clock.seconds
-        self.core_use = CoreUse()
+        self._core_use = CoreUse()
         self.stats = session.program.table.stats()
         """The table's last known statistics."""
 
@@ -43,11 +43,20 @@ class ProgressRecords:
             return
         self._recorded_seconds = progress.seconds
         session.run.append(progress.to_record())
+        moment = {"seconds": progress.seconds, "environment_steps": progress.environment_steps}
         figures = session.program.figures()
         if figures is not None:
-            session.record("workers", **figures)
-        if busy := self.core_use.take_recent():
-            session.record("cores", cores=available_cores(), busy=busy)
+            session.record("workers", **moment, **figures)
+        if busy := self._core_use.take_recent():
+            session.record("cores", **moment, cores=available_cores(), busy=busy)
+
+    def look(self, *, paused: bool) -> None:
+        """Counts busy cores; see `CoreUse`."""
+        self._core_use.look(paused=paused)
+
+    def busy_cores(self) -> dict[str, float]:
+        """Busy cores so far, by kind of process; empty in a run that is not simulated."""
+        return self._core_use.mean()
 
     def finish(self) -> None:
         """Reads the table's statistics once more, after the actors have ended."""

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.clock import monotonic
-from headrace.roles.base import GENERATIONS_PER_START, REPORTS
+from headrace.roles.base import REPORTS
+from headrace.roles.registry import role_class
 from headrace.training.evaluation_schedule import EvaluationSchedule
 from headrace.training.session import Session
 from headrace.training.supervision import Supervisor
@@ -31,8 +32,6 @@ class Reports:
         self._server, self._program, self._monitor = session.server, session.program, session.monitor
         self._schedule = schedule
         self._supervisor = supervisor
-        roles = (*session.program.actors, *session.program.services)
-        self._of_this_start = {role.kind for role in roles if role.ends_with_training}
         self._measured_version = 0  # version of the quantizer's last measurement
         self._planned: dict[int, float] = {}  # time of each planner's last recorded report
         self._unrecorded: dict[int, dict[str, Any]] = {}  # each planner's last report, if it is not recorded
@@ -65,8 +64,7 @@ class Reports:
         self._unrecorded.clear()
 
     def _take(self, report: dict[str, Any]) -> None:
-        first = self._session.resumed * GENERATIONS_PER_START
-        if report["role"] in self._of_this_start and report["generation"] < first:
+        if role_class(report["role"]).ends_with_training and report["generation"] < self._session.first_generation:
             return
         if report["role"] in ("actor", "worker"):
             if report["run_id"] != self._session.run_id:

@@ -38,7 +38,7 @@ class RoleEvents:
         )
         reason = f"{ended.reason}: {ended.message}"
         self.exits.append({"role": role.name, "reason": reason, "seconds": self._session.clock.seconds})
-        self._session.record("exit", **self.exits[-1])
+        self._session.record_event("exit", **self.exits[-1])
 
     def on_place(self, role: Role, place: str) -> None:
         """The machine on which a role was started; shown if it was started before."""
@@ -46,7 +46,7 @@ class RoleEvents:
             self._session.display.message(f"{role.name} runs on {place} now")
         self._places[role.name] = place
         self._placed.add(role.name)
-        self._session.record("place", role=role.name, place=place)
+        self._session.record_event("place", role=role.name, place=place)
 
     def on_wait(self, waiting: int, roles: int) -> None:
         """How many of all roles have no room."""

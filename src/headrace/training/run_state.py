@@ -21,7 +21,7 @@ class RunState:
     """Including evaluations."""
     episodes: int
     run_id: str
-    generation: int
+    resumptions: int
     """How often the run had been resumed."""
     spec: EnvironmentSpec
     """The environment in which the policy was trained."""

@@ -38,7 +38,7 @@ def resume(
     """Resumes from the newest checkpoint. The run's stopping rules apply unless an argument replaces them for good."""
     config = RunConfig.from_json(run.read_config()).with_rules(steps, time_limit_seconds, until_score)
     checkpoint = newest_checkpoint(run.checkpoints_path)
-    done, _, seconds = checkpoint.moment
+    done, _, seconds = checkpoint.state.moment
     if checkpoint.state.solved and steps is time_limit_seconds is until_score is None:
         target, reached = config.until_score, checkpoint.state.target
         if target is not None and reached is not None and target <= reached:

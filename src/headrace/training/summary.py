@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from headrace.topologies.config import Topology
 from headrace.training.hardware import describe_machine
 from headrace.training.session import Session
 
@@ -13,7 +12,6 @@ __all__ = ["summarize"]
 
 def summarize(
     session: Session,
-    topology: Topology,
     stats: Mapping[str, float],
     *,
     exits: Sequence[Mapping[str, Any]],
@@ -21,7 +19,7 @@ def summarize(
     busy_cores: Mapping[str, float],
     stopped_by: str,
 ) -> dict[str, Any]:
-    """Contents of summary.json. `topology` is the one that ran, with its precision resolved; `stats` are the table's.
+    """Contents of summary.json; `stats` are the table's.
 
     `exits` has every death of a role since this start of the run, `places` how many roles run on each machine other
     than this one, `busy_cores` the cores that a simulated run kept busy, by kind of process.
@@ -32,7 +30,7 @@ def summarize(
         "environment": config.environment,
         "algorithm": config.algorithm.name,
         "topology": config.topology.name,
-        "precision": topology.actor_precision,
+        "precision": session.topology.actor_precision,
         "seed": config.seed,
         "environment_steps": monitor.environment_steps,
         "learner_steps": learner.steps,

@@ -21,32 +21,27 @@ from headrace.errors import (
 from headrace.launch.base import Launcher, error_line
 from headrace.launch.guard import Guard
 from headrace.machine import available_cores
-from headrace.networks.policy_graph import PolicyGraph
 from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import GENERATIONS_PER_START
 from headrace.roles.evaluator import EvaluatorRole
 from headrace.roles.remote_worker import updater_seed
 from headrace.roles.separate_role import RunNotice
-from headrace.roles.totals import Totals
 from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
-from headrace.training.assembly import Assembly, assemble
+from headrace.training.assembly import assemble
 from headrace.training.callbacks import Callbacks
 from headrace.training.checkpoint import Checkpoint, has_checkpoint
 from headrace.training.checkpoint_schedule import CheckpointSchedule
-from headrace.training.clock import TrainingClock
 from headrace.training.continuation import restore
-from headrace.training.evaluation import Evaluations, Moment
 from headrace.training.evaluation_schedule import EvaluationSchedule
 from headrace.training.hang_watch import HangWatch
 from headrace.training.interrupts import Interrupts
-from headrace.training.monitor import Monitor
 from headrace.training.progress_records import ProgressRecords
 from headrace.training.reports import Reports
 from headrace.training.role_events import RoleEvents
 from headrace.training.run_publisher import RunPublisher
-from headrace.training.session import Session
+from headrace.training.session import open_session
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
 
@@ -86,17 +81,18 @@ class Trainer:
         run.add_sink(self._callbacks)
         self._display = display
         self._checkpoint = checkpoint
-        self._resumed = checkpoint.state.generation + 1 if checkpoint else 0
+        state = checkpoint.state if checkpoint else None
+        resumptions = state.resumptions + 1 if state else 0
         self._watches = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:  # if a later step fails, nothing of the run remains on the server
             undo.enter_context(self._watches)
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
-            site = self._watches.enter_context(config.launcher.open(updater_seed(config.seed, self._resumed)))
+            site = self._watches.enter_context(config.launcher.open(updater_seed(config.seed, resumptions)))
             self._hang_watch.watch_roles(site.progress)
             for notice in site.notices:
                 display.message(notice)
-            run_id = (checkpoint.state.run_id if checkpoint else "") or f"{random_bits(64):016x}"
+            run_id = state.run_id if state else f"{random_bits(64):016x}"
             self._separate = site.server or config.server.endpoint
             self._server = open_server(
                 self._separate,
@@ -112,35 +108,31 @@ class Trainer:
                     self._server,
                     run_id=run_id,
                     fresh=not checkpoint,
-                    generation=self._resumed * GENERATIONS_PER_START,
+                    generation=resumptions * GENERATIONS_PER_START,
                 )
-            self._program, self._topology, self._precision_note = built.program, built.topology, built.note
-            undo.callback(self._program.close)
-            if self._precision_note:
-                display.message(self._precision_note)
-            self._wire(built, run_id, launcher or site.make_launcher, local_actors, site.check_roles)
+            undo.callback(built.program.close)
+            self._precision_note = built.note
+            if built.note:
+                display.message(built.note)
+            start = f"{random_bits(64):016x}"
+            self._session = open_session(
+                config, run, display, built, self._server, self._separate, run_id=run_id, start=start, state=state
+            )
+            self._wire(start, launcher or site.make_launcher, local_actors, site.check_roles)
             self._interrupts = self._watches.enter_context(Interrupts(self._give_up))
             undo.pop_all()  # run() closes all of these
 
     def _wire(
-        self,
-        built: Assembly,
-        run_id: str,
-        launcher: LauncherFactory,
-        local_actors: bool,
-        check_roles: Callable[[Sequence[str]], None],
+        self, start: str, launcher: LauncherFactory, local_actors: bool, check_roles: Callable[[Sequence[str]], None]
     ) -> None:
         """Creates the supervisor, evaluator and reporting around the program."""
-        config, program = self._config, self._program
-        state = self._checkpoint.state if self._checkpoint else None
+        session, config, program = self._session, self._config, self._session.program
+        self._program, self._clock, self._monitor = program, session.clock, session.monitor
+        self._learner, self._evaluations = session.learner, session.evaluations
         actors = program.actors if local_actors else []
         others = max(1, len(actors))  # at least the evaluator: a thread that shares its core delays all the others
         alone = program.deterministic or simulated_cores() is not None  # more threads add in another order
         limit_torch_threads(1 if alone else max(1, available_cores() - others))
-        start = f"{random_bits(64):016x}"
-        self._session = session = self._open_session(built, run_id, start)
-        self._clock, self._monitor, self._learner = session.clock, session.monitor, session.learner
-        self._evaluations = session.evaluations
         slots = [] if local_actors else program.actors
         notice = RunNotice(
             config.environment,
@@ -159,7 +151,7 @@ class Trainer:
         self._schedule = EvaluationSchedule(
             session,
             holds=program.deterministic or available_cores() < len(roles) + 1,
-            next_evaluation=state.next_evaluation if state else None,
+            next_evaluation=self._checkpoint.state.next_evaluation if self._checkpoint else None,
         )
         self._checkpoints = CheckpointSchedule(
             session, self._schedule, self._callbacks, self._checkpoint, local_actors=local_actors
@@ -168,31 +160,6 @@ class Trainer:
         self._records = ProgressRecords(session, self._publisher)
         self._next_tick = monotonic()
         self._outages = self._server.outages()
-
-    def _open_session(self, built: Assembly, run_id: str, start: str) -> Session:
-        """The session, with the counts and clocks of the checkpoint if there is one; see `Evaluations` for `start`."""
-        config, state = self._config, self._checkpoint.state if self._checkpoint else None
-        begin = state.moment if state else Moment(0, 0, 0.0)
-        actors = max(1, len(built.program.actors))
-        return Session(
-            config=config,
-            run=self._run,
-            display=self._display,
-            run_id=run_id,
-            resumed=self._resumed,
-            server=self._server,
-            separate=self._separate,
-            spec=built.spec,
-            updater=built.updater,
-            program=built.program,
-            graph=PolicyGraph(built.updater.architecture),
-            clock=TrainingClock(begin.seconds, state.total_seconds if state else 0.0),
-            monitor=Monitor(config, actors, begin, state.episodes if state else 0),
-            totals=Totals(state.totals if state else None),
-            evaluations=Evaluations(
-                self._server, start, config.environment, built.spec, config.algorithm, config.seed, config.until_score
-            ),
-        )
 
     def run(self) -> dict[str, Any]:
         """Trains until a stopping rule applies and returns the summary; nothing of the run is left running."""
@@ -266,11 +233,12 @@ class Trainer:
     def _train_or_save(self, interrupts: Interrupts) -> str:
         """Trains; saves what was learned for any reason to stop except divergence."""
         try:
-            if self._topology.quantizes:
+            if self._session.topology.quantizes:
                 self._session.record(
                     "precision",
-                    precision=self._topology.actor_precision,
-                    communication_bits=self._topology.policy_bits,
+                    learner_steps=self._learner.steps,
+                    precision=self._session.topology.actor_precision,
+                    communication_bits=self._session.topology.policy_bits,
                     note=self._precision_note,
                 )
             self._publisher.publish()
@@ -334,7 +302,7 @@ class Trainer:
             return
         self._skip_gap()
         self._next_tick = now + self._reports.period_seconds
-        self._records.core_use.look(paused=self._clock.paused)
+        self._records.look(paused=self._clock.paused)
         self._supervisor.check()
         self._records.write_when_due(now)
         self._checkpoints.save_when_due()
@@ -351,14 +319,14 @@ class Trainer:
         if (server_lost or self._outages != before) and not self._clock.paused:
             self._clock.skip(gap)
             self._program.skip(gap)
-            self._records.core_use.look(paused=True)
+            self._records.look(paused=True)
 
     def _collect(self) -> bool:
         """Processes all reports that have arrived; returns whether the server was restarted."""
         self._reports.collect(self._skip_gap)  # before a report pauses the clock
         if not self._publisher.renew(paused=self._clock.paused):
             return False
-        self._session.record("server-restart")
+        self._session.record_event("server-restart")
         if not self._publisher.ended:
             size = int(self._program.table.stats()["size"])
             self._display.message(
@@ -408,11 +376,10 @@ class Trainer:
         self._records.write()
         summary = summarize(
             self._session,
-            self._topology,
             self._records.stats,
             exits=self._events.exits,
             places=self._events.places,
-            busy_cores=self._records.core_use.mean(),
+            busy_cores=self._records.busy_cores(),
             stopped_by=stopped_by,
         )
         self._run.write_summary(summary)

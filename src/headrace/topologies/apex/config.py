@@ -129,7 +129,7 @@ class Apex(Topology):
         """The preset's."""
         return apex
 
-    def measured(self, architecture: "Architecture") -> "tuple[Apex, str]":
+    def resolved(self, architecture: "Architecture") -> "tuple[Apex, str]":
         """The same with the precision of the actors' policy; "auto" is the fastest on this machine."""
         from headrace.topologies.apex.precision import choose_precision
 

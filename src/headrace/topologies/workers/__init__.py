@@ -2,6 +2,6 @@
 
 from headrace.topologies.workers.config import Workers
 from headrace.topologies.workers.parameter_server import ParameterServer
-from headrace.topologies.workers.shared_memory import AdPsgd, Hogwild, Lock
+from headrace.topologies.workers.shared_memory import AdPsgd, Hogwild, Lock, SharedMemoryWorkers
 
-__all__ = ["AdPsgd", "Hogwild", "Lock", "ParameterServer", "Workers"]
+__all__ = ["AdPsgd", "Hogwild", "Lock", "ParameterServer", "SharedMemoryWorkers", "Workers"]

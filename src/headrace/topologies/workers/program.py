@@ -89,11 +89,10 @@ class WorkersProgram(Program):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what state() returned."""
-        steps = state.get("steps", 0)  # earlier checkpoints have none
-        self._learning.steps_before = max(0, steps - self._vectors.version)
+        self._learning.steps_before = max(0, state["steps"] - self._vectors.version)
         self._learning.totals.sums = state["learning"]
         self._replay.totals.sums = state["replay"]
-        self._lost_before = state.get("updates_lost", 0)  # earlier checkpoints have none
+        self._lost_before = state["updates_lost"]
         self._replay.publish_gate()
 
     def close(self) -> None:

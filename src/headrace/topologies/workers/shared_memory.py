@@ -15,11 +15,11 @@ from headrace.topologies.workers.config import Workers
 if TYPE_CHECKING:
     from headrace.topologies.base import SharedVectors
 
-__all__ = ["AdPsgd", "Hogwild", "Lock", "SharedMemory"]
+__all__ = ["AdPsgd", "Hogwild", "Lock", "SharedMemoryWorkers"]
 
 
 @dataclass(frozen=True)
-class SharedMemory(Workers):
+class SharedMemoryWorkers(Workers):
     """Workers of one machine; a subclass says how they share parameters there."""
 
     @property
@@ -43,7 +43,7 @@ class SharedMemory(Workers):
 
 
 @dataclass(frozen=True)
-class Lock(SharedMemory):
+class Lock(SharedMemoryWorkers):
     """One set of parameters in shared memory, read and updated under a lock."""
 
     name: ClassVar[str] = "lock"
@@ -59,7 +59,7 @@ class Lock(SharedMemory):
 
 
 @dataclass(frozen=True)
-class Hogwild(SharedMemory):
+class Hogwild(SharedMemoryWorkers):
     """One set of parameters in shared memory, read and updated without a lock (Recht et al. 2011)."""
 
     name: ClassVar[str] = "hogwild"
@@ -75,7 +75,7 @@ class Hogwild(SharedMemory):
 
 
 @dataclass(frozen=True)
-class AdPsgd(SharedMemory):
+class AdPsgd(SharedMemoryWorkers):
     """Each worker averages its own parameters with those of a random other worker (Lian et al. 2018, AD-PSGD).
 
     The policy that is evaluated and saved is the mean over all workers.
