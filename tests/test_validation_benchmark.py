@@ -97,8 +97,9 @@ def test_the_remaining_time_is_that_of_similar_runs() -> None:
 
 
 def made(setup: Setup, mode: Any, speeds: tuple[object, ...], steps: tuple[object, ...]) -> list[dict[str, str]]:
+    """Rows of runs that are evaluated at every step."""
     return [
-        row(setup, seed, mode, updates_per_second=speed, steps_to_score=step)
+        row(setup, seed, mode, updates_per_second=speed, steps_per_second=0.1, steps_to_score=step)
         for seed, (speed, step) in enumerate(zip(speeds, steps, strict=True))
     ]
 
@@ -115,6 +116,18 @@ def test_speeds_are_compared_by_medians_and_steps_by_distributions() -> None:
     assert different["p"] == pytest.approx(2 / 252)  # of 10 over 5 orders, two keep the groups apart
     assert (different["more_steps"], different["steps"]) == (1.0, "MISSED")
     assert different["simulated_steps"] == 80
+
+
+def test_runs_that_are_solved_at_the_same_evaluation_have_the_same_steps() -> None:
+    """Although one kind is 3 % faster: its steps are all different, and its learning is not."""
+    rows = [
+        row(PAIR, seed, mode, updates_per_second=100, steps_per_second=rate, steps_to_score=10 * rate * evaluation)
+        for mode, rate in (("real", 1_000), ("simulated", 1_030))
+        for seed, evaluation in enumerate((3, 4, 4, 4, 4))
+    ]
+    (record,) = compare(rows)
+    assert (record["period_steps"], record["p"], record["steps"]) == (10_000, 1.0, "not told apart")
+    assert record["p_of_exact_steps"] < 0.1
 
 
 def test_few_runs_decide_nothing() -> None:

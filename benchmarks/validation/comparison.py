@@ -1,4 +1,9 @@
-"""Compares simulated with real runs: their speed, and the distribution of steps to the score."""
+"""Compares simulated with real runs: their speed, and the distribution of steps to the score.
+
+A run that is evaluated by time is solved at one of few moments. Two runs that are solved at the same evaluation and
+differ in speed by 3 % have different steps, and a test of the steps themselves tells a difference in speed, not in
+learning. So steps count in whole evaluation periods of the real runs.
+"""
 
 import math
 import statistics
@@ -7,6 +12,7 @@ from typing import Any
 
 from scipy.stats import ks_2samp
 
+from benchmarks.outcome import EVALUATION_PERIOD_SECONDS
 from benchmarks.validation.cases import SETUPS, Setup
 from headrace.studies.statistics import probability_of_more
 
@@ -36,7 +42,9 @@ def _compare(setup: Setup, real: Rows, simulated: Rows) -> dict[str, Any]:
     speeds = [_median(each, "updates_per_second") for each in (real, simulated)]
     ratio = speeds[1] / speeds[0] if speeds[0] else math.nan
     steps = [steps_to_score(each) for each in (real, simulated)]
-    p = float(ks_2samp(*steps, method="exact").pvalue)
+    period = _period_steps(setup, real)
+    periods = [[_rounded(each / period) for each in some] for some in steps]
+    p, p_of_steps = (float(ks_2samp(*each, method="exact").pvalue) for each in (periods, steps))
     enough = min(len(real), len(simulated)) >= _FEWEST
     return {
         "topology": setup.name,
@@ -49,9 +57,21 @@ def _compare(setup: Setup, real: Rows, simulated: Rows) -> dict[str, Any]:
         "real_steps": statistics.median(steps[0]),
         "simulated_steps": statistics.median(steps[1]),
         "more_steps": probability_of_more(*steps),
+        "period_steps": period,
         "p": p,
+        "p_of_exact_steps": p_of_steps,
         "steps": _verdict(p > _LEVEL, "not told apart", enough=enough),
     }
+
+
+def _period_steps(setup: Setup, real: Rows) -> float:
+    """Environment steps between two evaluations of the real runs; serial ones count every step."""
+    rate = _median(real, "steps_per_second")
+    return 1.0 if setup.topology == "serial" or math.isnan(rate) else EVALUATION_PERIOD_SECONDS * rate
+
+
+def _rounded(periods: float) -> float:
+    return periods if math.isinf(periods) else round(periods)
 
 
 def chosen(rows: Rows, setup: Setup, mode: str) -> Rows:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import main
-from headrace.errors import LaunchError
+from headrace.errors import ConfigError, LaunchError
 from headrace.studies.actorq.acting import CROSSOVER_COLUMNS, CrossoverCase
 from headrace.studies.actorq.study import ActorQ, ActorQOptions
 from headrace.studies.base import Measured, Part, Plan
@@ -84,6 +84,11 @@ def test_simulated_cases_are_measured_by_other_processes(tmp_path, origin) -> No
     assert {row["case"] for row in rows} == {case.name for case in plan["crossover"] if case.batch != 2}
     assert float(os.getpid()) not in {row[CROSSOVER_COLUMNS[0]] for row in rows}
     assert sum("it broke" in line for line in said) == 1
+    another = replace(origin, machine="another machine")  # which changes no figure of a simulated case
+    with pytest.raises(LaunchError, match="1 case failed"):
+        run_plan(study, "small", plan, tmp_path, said.append, another)
+    with pytest.raises(ConfigError, match="measurements of another machine"):
+        run_plan(ActorQ(), "small", plan, tmp_path, said.append, another)
 
 
 def test_a_page_shows_the_rows_of_all_commands(stand_in, tmp_path, origin) -> None:

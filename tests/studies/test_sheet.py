@@ -44,7 +44,7 @@ def test_a_case_that_is_measured_again_has_one_set_of_rows(path, origin) -> None
 def test_two_machines_cannot_stand_beside_each_other(path, origin) -> None:
     Sheet(path, origin, ["x"]).put("a", [{"x": 1}])
     with pytest.raises(ConfigError, match=r"measurements of another machine \(a machine, 2 cores\).*--output"):
-        Sheet(path, replace(origin, cores=16), ["x"])
+        Sheet(path, replace(origin, cores=16), ["x"]).require_machine()
 
 
 def test_other_columns_are_refused_before_anything_is_measured(path, origin) -> None:

@@ -62,8 +62,8 @@ class Part:
     later: Collection[str] = ()
     """Columns that were added later; older files may lack them."""
     simulated: bool = False
-    """Whether a busy machine changes no figure of it. As many cases are then measured at a time as there are cores, by
-    other processes: `measure` must be a function of a module."""
+    """Whether no figure of it depends on the machine, or on what else it does. As many cases are then measured at a
+    time as there are cores, by other processes: `measure` must be a function of a module."""
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,8 @@ def in_order(rows: Iterable[dict[str, Any]], cases: Iterable[str]) -> list[dict[
 class Sheet:
     """The rows of one CSV file, in memory and on disk, each with its case, these columns and its origin.
 
-    Existing rows of the file keep their origin. Raises ConfigError, before anything is measured, if they were measured
-    on another machine or have other columns; StorageError if the file can't be read or written.
+    Existing rows of the file keep their origin. Raises ConfigError, before anything is measured, if they have other
+    columns; StorageError if the file can't be read or written.
     """
 
     def __init__(self, path: Path, origin: Origin, columns: Sequence[str], later: Collection[str] = ()) -> None:
@@ -82,10 +82,14 @@ class Sheet:
         self._columns = [CASE, *columns, *_ORIGIN]
         self.rows = read_rows(path, columns, later) if path.exists() else []
         """All rows in the order in which they were added; see read_rows()."""
+
+    def require_machine(self) -> None:
+        """Raises ConfigError for rows that were measured on another machine than new ones would be."""
+        machine, cores = self._origin["machine"], self._origin["cores"]
         for row in self.rows:
-            if (row["machine"], row["cores"]) != (origin.machine, origin.cores):
+            if (row["machine"], row["cores"]) != (machine, cores):
                 raise ConfigError(
-                    f"{path} holds measurements of another machine ({row['machine']}, {row['cores']} cores), "
+                    f"{self._path} holds measurements of another machine ({row['machine']}, {row['cores']} cores), "
                     "and measurements of two machines can't be mixed; give another --output"
                 )
 
