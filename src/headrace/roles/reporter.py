@@ -91,7 +91,7 @@ class ActorReporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closes it, and raises the thread's error unless the actor has one of its own."""
+        """Closes it, and raises the error of the thread unless the actor has raised one."""
         self.close()
         if kind is None:
             self._raise_failure()
