@@ -51,7 +51,7 @@ def test_frugal_chooses_the_preset_and_no_algorithm_can_be_given_too(runs: list[
 
 @pytest.mark.parametrize("other", ["dqn", DQN, Serial()])
 def test_what_is_no_algorithm_is_refused(tmp_path: Path, other: Any) -> None:
-    with pytest.raises(ConfigError, match=r"algorithm is .*; an object is required, such as headrace.DQN\(\)"):
+    with pytest.raises(ConfigError, match=r"algorithm is .*; it must be an object such as headrace.DQN\(\)"):
         api.train("CartPole-v1", run_dir=tmp_path / "run", algorithm=other)
 
 

@@ -63,7 +63,7 @@ class Registry(Generic[T]):
         kind: Any = type(settings)
         if not isinstance(settings, self._base):
             example = self.find(next(iter(self.built_in))).__name__
-            raise ConfigError(f"{self._what} is {settings!r:.60}; an object is required, such as headrace.{example}()")
+            require(self._what, f"{settings!r:.60}", False, f"an object such as headrace.{example}()")
         name = getattr(kind, "name", None)
         if not (name in self.built_in or name in self._added) or self.find(name) is not kind:
             raise ConfigError(

@@ -82,7 +82,7 @@ class Mine(Serial):
     ("topology", "message"),
     [
         (Mine(), "topology is .*Mine, named 'mine', which is not registered: an entry point of the group headrace"),
-        ("serial", r"topology is 'serial'; an object is required, such as headrace.Apex\(\)"),
+        ("serial", r"topology is 'serial'; it must be an object such as headrace.Apex\(\)"),
     ],
 )
 def test_what_another_process_could_not_make_is_refused_before_the_run(
