@@ -6,8 +6,9 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,26 @@ class RedisProcess:
                 time.sleep(0.01)
         self.stop()
         return False
+
+
+@pytest.fixture
+def add_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Installs a package: an entry point `name` of a group, whose object `kind` is in a module with this source."""
+    monkeypatch.syspath_prepend(tmp_path)
+    modules = []
+
+    def add(group: str, name: str, module: str, source: str, kind: str = "Kind") -> None:
+        modules.append(module)
+        (tmp_path / f"{module}.py").write_text(source)
+        metadata = tmp_path / f"{module}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[{group}]\n{name} = {module}:{kind}\n")
+
+    yield add
+    for module in modules:
+        sys.modules.pop(module, None)
+    monkeypatch.undo()
 
 
 @pytest.fixture

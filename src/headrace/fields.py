@@ -116,7 +116,7 @@ def read_fields(kind: type[T], record: object, **given: Any) -> T:
     return kind(**values, **given)
 
 
-def read_choice(kinds: Mapping[Any, type[T]], record: dict[str, Any], key: str = "name") -> T:
+def read_choice(kinds: Mapping[Any, type[T]], record: dict[str, Any], key: str) -> T:
     """Creates a dataclass as read_fields() does, of the kind that the text at `key` of the JSON object chooses."""
     fields = dict(record)
     name = fields.pop(key, None)

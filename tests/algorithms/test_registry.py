@@ -1,9 +1,7 @@
 """Algorithms by name: those of Headrace, those of other packages, and mistakes of these packages."""
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -25,27 +23,16 @@ class Kind(DQN):
 """
 
 
-def forget() -> None:
-    ALGORITHMS.forget()
-
-
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
-    """Installs a package with an entry point of this name, whose module has this source and an object Kind."""
-    monkeypatch.syspath_prepend(tmp_path)
+def install(add_package: Callable[..., None]) -> Iterator[Callable[[str, str], None]]:
+    """Installs a package with an algorithm of this name, whose module has this source and an object Kind."""
 
     def write(name: str, source: str) -> None:
-        (tmp_path / "added_algorithm.py").write_text(source)
-        metadata = tmp_path / "added-1.0.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: added\nVersion: 1.0\n")
-        (metadata / "entry_points.txt").write_text(f"[headrace.algorithms]\n{name} = added_algorithm:Kind\n")
-        forget()
+        add_package("headrace.algorithms", name, "added_algorithm", source)
+        ALGORITHMS.forget()
 
     yield write
-    sys.modules.pop("added_algorithm", None)
-    monkeypatch.undo()
-    forget()
+    ALGORITHMS.forget()
 
 
 @pytest.mark.parametrize("name", ALGORITHMS.built_in)

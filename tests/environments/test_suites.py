@@ -39,20 +39,14 @@ SUITE = Toys()
 
 
 @pytest.fixture
-def install(tmp_path, monkeypatch):
+def install(add_package):
     """Installs a package with one entry point, of the given prefix -> nothing; the prefix names its module too."""
-    monkeypatch.syspath_prepend(tmp_path)
 
     def write(prefix, source=TOYS, more=""):
-        (tmp_path / f"{prefix}_suite.py").write_text(source.format(prefix=prefix, more=more))
-        metadata = tmp_path / f"{prefix}-1.0.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {prefix}\nVersion: 1.0\n")
-        (metadata / "entry_points.txt").write_text(f"[headrace.environments]\n{prefix} = {prefix}_suite:SUITE\n")
+        text = source.format(prefix=prefix, more=more)
+        add_package("headrace.environments", prefix, f"{prefix}_suite", text, "SUITE")
 
-    yield write
-    for module in [name for name in sys.modules if name.endswith("_suite")]:
-        del sys.modules[module]
+    return write
 
 
 def fault(environment_id):

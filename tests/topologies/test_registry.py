@@ -1,7 +1,6 @@
 """Topologies of other packages."""
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,18 +31,11 @@ class Twice(Serial):
 
 
 @pytest.fixture
-def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Topology]]:
+def added(add_package: Callable[..., None]) -> Iterator[type[Topology]]:
     """A topology that an installed package adds."""
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "added_topology.py").write_text(ADDED)
-    metadata = tmp_path / "added-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: added\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[headrace.topologies]\ntwice = added_topology:Twice\n")
+    add_package("headrace.topologies", "twice", "added_topology", ADDED, "Twice")
     TOPOLOGIES.forget()
     yield TOPOLOGIES.find("twice")
-    sys.modules.pop("added_topology", None)
-    monkeypatch.undo()
     TOPOLOGIES.forget()
 
 

@@ -77,7 +77,7 @@ def train(tmp_path: Path) -> Train:
 
 
 def make_session(**parts: Any) -> Session:
-    """A real session whose parts are mocks, unless they are given; its program's learner has made an update."""
+    """A real session whose parts are mocks, unless they are given."""
     names = [each.name for each in dataclasses.fields(Session)]
     return Session(**{name: parts.pop(name, Mock()) for name in names}, **parts)
 

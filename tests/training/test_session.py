@@ -50,7 +50,6 @@ def test_records_of_one_moment_have_its_time(run: RunDirectory) -> None:
     monitor.snapshot.return_value = progress
     program.figures.return_value = {"updates": 5}
     session = make_session(run=run, clock=clock, program=program, monitor=monitor)
-    shown = ProgressRecords(session, Mock(ended=False))
     clock.seconds = 2.0  # of the record before
 
     def slowly(_: object) -> None:
