@@ -90,7 +90,7 @@ def simulated_case(algorithm: str, topology: str, workers: int, seed: int, *, sh
 
 
 def factor_cases(seed: int) -> list[Case]:
-    """Runs to the target in simulated time: serial ones, and ones with workers, each with one change.
+    """Runs to the target in simulated time: serial ones, and ones with workers, with one change or with two together.
 
     A change that also matters without workers is made to both.
     """
@@ -103,6 +103,7 @@ def factor_cases(seed: int) -> list[Case]:
         "no priorities": replace(dqn, prioritized=False),
         "RMSprop instead of Adam": replace(dqn, optimizer="rmsprop"),
         "half the learning rate": replace(dqn, learning_rate=dqn.learning_rate / 2),
+        "twice the learning rate": replace(dqn, learning_rate=2 * dqn.learning_rate),
         "exploration ends twice as soon": replace(dqn, epsilon_decay_steps=dqn.epsilon_decay_steps // 2),
         "target updates half as often": replace(dqn, target_update_period=2 * dqn.target_update_period),
         f"{_FACTOR_WORKERS} × the replay": replace(dqn, replay_capacity=_FACTOR_WORKERS * dqn.replay_capacity),
@@ -115,7 +116,10 @@ def factor_cases(seed: int) -> list[Case]:
     fewer, rarely = "16 environments in sum", f"evaluated every {_LESS_OFTEN:,} steps"
     return [
         *cases,
-        _factor(UNCHANGED, dqn, replace(hogwild, workers=1, envs_per_worker=SUM), seed),
+        *(
+            _factor(UNCHANGED, dqn, replace(hogwild, workers=count, envs_per_worker=SUM // count), seed)
+            for count in (1, 2, 4)
+        ),
         _factor(fewer, dqn, replace(serial, envs_per_actor=16), seed),
         _factor(fewer, dqn, replace(hogwild, envs_per_worker=16 // _FACTOR_WORKERS), seed),
         _factor(rarely, dqn, serial, seed, evaluation_period_steps=_LESS_OFTEN),
@@ -124,6 +128,7 @@ def factor_cases(seed: int) -> list[Case]:
         _factor("own optimizer state", dqn, replace(hogwild, own_optimizer_state=True), seed),
         _factor(UNCHANGED, dqn, server, seed),
         _factor("one replay for all", dqn, replace(server, replay="global"), seed),
+        replace(_factor("one replay for all, no staleness", dqn, replace(server, replay="global"), seed), instant=True),
     ]
 
 
