@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import A3C, Hogwild, ParameterServer
+from headrace import A3C, DQN, Hogwild, ParameterServer
 from headrace.algorithms.config import Algorithm
 from headrace.environments.toy import Corridor
 from headrace.errors import ConfigError
@@ -153,6 +153,17 @@ def test_environments_that_each_take_a_while_to_make_are_not_taken_for_one_that_
 def test_a_device_other_than_the_cpu_is_refused(train: Train) -> None:
     with pytest.raises(ConfigError, match="device is cuda"):
         train("lock", steps=100, device="cuda")
+
+
+def test_an_updater_that_opens_no_vector_is_refused(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = DQN.make_updater
+
+    def alone(self: DQN, spec: Any, device: str, seed: int, open_vector: Any = None, engine: Any = "auto") -> Any:
+        return made(self, spec, device, seed, None, engine)
+
+    monkeypatch.setattr(DQN, "make_updater", alone)
+    with pytest.raises(ConfigError, match="algorithm is dqn, whose updater has not called open_vector"):
+        train("hogwild")
 
 
 def test_a_worker_uses_one_thread_regardless_of_its_environment_variables() -> None:
