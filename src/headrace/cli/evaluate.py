@@ -3,6 +3,7 @@
 import contextlib
 import json
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,8 @@ def run(arguments: Sequence[str]) -> int:
         if options.video is not None:  # before the episodes, too: an environment may draw nothing
             recording = training.record_frames(source, seed=options.seed, max_steps=MAX_VIDEO_STEPS)
             frames, fps = ends.enter_context(recording)
-        result = training.evaluate(source, episodes=options.episodes, seed=options.seed)
+        with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
+            result = training.evaluate(source, episodes=options.episodes, seed=options.seed)  # which may print
         print(_json(result, options.run) if options.json else _text(result))
         if options.video is not None:
             frame_count = write_video(frames, options.video, fps)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from headrace.cli.arguments import Run, parse
 from headrace.cli.evaluate import MAX_VIDEO_STEPS
-from headrace.errors import CheckpointError, HeadraceError, StorageError
+from headrace.errors import CheckpointError, HeadraceError
 from headrace.report import RunDirectory
+from headrace.report.output import require_output
 from headrace.report.video import require_video, write_video
 
 __all__ = ["run"]
@@ -29,8 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parse(_Options, arguments, prog="headrace report", description="Write a run's report, one HTML page.")
     directory = RunDirectory.open(options.run)
     output = options.output or options.run / "report.html"
-    if not output.parent.is_dir():
-        raise StorageError(f"can't write {output}: {output.parent} is not a directory")
+    require_output("output", output, ".html")
     if not directory.metrics_path.exists():
         raise CheckpointError(f"{options.run} has no records yet; there is nothing to report")
     video, note = None, ""

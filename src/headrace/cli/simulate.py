@@ -13,6 +13,7 @@ from headrace.cli.arguments import Environment, parse
 from headrace.cli.train import RunOptions, read_run_options
 from headrace.errors import ConfigError, require
 from headrace.launch.simulated import Simulated
+from headrace.report.output import require_output
 from headrace.report.run_directory import default_run_directory
 from headrace.settings import preset
 from headrace.signals import held_back
@@ -94,6 +95,7 @@ def _calibrate(words: Sequence[str]) -> int:
         _Calibration, words, prog=f"{_PROG} calibrate", default=_Calibration(), description="Measure costs of work."
     )
     require("seconds", options.seconds, 0 < options.seconds < 1e6, "above 0")
+    require_output("output", options.output, ".json")
     with held_back():
         from headrace.simulation.calibration import calibrate, write_costs
     costs = calibrate(options.environment, preset(options.environment).algorithm, options.seconds)

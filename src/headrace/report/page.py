@@ -7,11 +7,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import CheckpointError, StorageError
+from headrace.errors import CheckpointError
 from headrace.report import figures
 from headrace.report.document import document, plot_row, share_bar, tile_row
 from headrace.report.formats import count, duration, number, score_text, size
 from headrace.report.history import History, Record, collect
+from headrace.report.output import write_output
 from headrace.report.precision_view import precision_section
 from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES
 from headrace.report.run_directory import RunDirectory
@@ -33,10 +34,7 @@ def write_report(run: RunDirectory, path: Path, video: bytes | None = None, vide
         text = _page(run, config, history, run.read_summary() or {}, _video(video, video_note))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise CheckpointError(f"{run.path} holds records that no run writes ({error!r:.200})") from error
-    try:
-        path.write_text(text, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise StorageError(f"can't write {path}: {error.strerror}") from error
+    write_output(path, text)
 
 
 def _page(run: RunDirectory, config: dict[str, Any], history: History, summary: Record, video: str) -> str:

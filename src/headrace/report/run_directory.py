@@ -17,10 +17,23 @@ from headrace.errors import CheckpointError, HeadraceError, LaunchError, Storage
 from headrace.report.events import EventFile
 from headrace.settings import RunConfig
 
-__all__ = ["RecordSink", "RunDirectory", "cut_torn_line", "default_run_directory", "make_default_directory"]
+__all__ = ["RecordSink", "RunDirectory", "cut_torn_line", "default_run_directory", "make_default_directory", "owner"]
 
 _LOCK = ".lock"
+_CONFIG, _METRICS, _SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 _FOLDERS = ("checkpoints", "logs", "tensorboard")
+_DEEPEST = 3
+"""Levels of a run's own files below its directory: checkpoints/NAME/FILE."""
+
+
+def owner(path: Path) -> Path | None:
+    """The directory of the run that writes a file at this path, if there is one."""
+    whole = path.resolve()
+    for root in whole.parents[:_DEEPEST]:
+        own = whole.relative_to(root).parts[0] in (_CONFIG, _METRICS, _SUMMARY, *_FOLDERS)
+        if own and (root / _CONFIG).is_file() and all((root / folder).is_dir() for folder in _FOLDERS):
+            return root
+    return None
 
 
 def default_run_directory(environment: str, algorithm: str, now: datetime) -> Path:
@@ -115,7 +128,7 @@ class RunDirectory:
         """Opens the directory of an existing run; `writing` locks it and removes a record that a crash cut short."""
         if not path.is_dir():
             raise CheckpointError(f"{path} is not a run directory: there is no such directory")
-        if not (path / "config.json").is_file():
+        if not (path / _CONFIG).is_file():
             raise CheckpointError(f"{path} is not a run directory: it holds no config.json")
         run = cls(path, _acquire_lock(path) if writing else None)
         if writing:
@@ -126,17 +139,17 @@ class RunDirectory:
     @property
     def config_path(self) -> Path:
         """Settings of the run; a resumption may replace the stopping rules."""
-        return self.path / "config.json"
+        return self.path / _CONFIG
 
     @property
     def metrics_path(self) -> Path:
         """The run's records, one JSON object per line."""
-        return self.path / "metrics.jsonl"
+        return self.path / _METRICS
 
     @property
     def summary_path(self) -> Path:
         """The run's summary, written when it stops."""
-        return self.path / "summary.json"
+        return self.path / _SUMMARY
 
     @property
     def checkpoints_path(self) -> Path:

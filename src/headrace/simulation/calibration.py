@@ -18,13 +18,14 @@ from headrace.algorithms.config import Algorithm
 from headrace.algorithms.engine import limit_torch_threads
 from headrace.clock import World, inhabit
 from headrace.environments import describe
-from headrace.errors import ConfigError, StorageError
+from headrace.errors import ConfigError
 from headrace.gradients.served import add_gradient
 from headrace.launch.processes import child_environment
 from headrace.launch.simulated.costs import WORK, Cost
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyEncoder
+from headrace.report.output import write_output
 from headrace.roles.learner import LEARNER_PHASES
 from headrace.simulation.contention import measure_contention
 from headrace.simulation.lone_worker import open_lone_worker
@@ -120,10 +121,7 @@ def fit(samples: Sequence[Sequence[float]], rows: Sequence[int], highest: float 
 
 def write_costs(costs: Mapping[str, Any], path: Path) -> None:
     """Writes the file; raises StorageError."""
-    try:
-        path.write_text(json.dumps(costs, indent=2) + "\n")
-    except OSError as error:
-        raise StorageError(f"can't write {path}: {error.strerror}") from error
+    write_output(path, json.dumps(costs, indent=2) + "\n")
 
 
 def _cost(samples: Sequence[float], highest: float = _HIGHEST) -> Cost:

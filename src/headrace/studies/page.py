@@ -10,9 +10,10 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 from headrace.report.document import document, tile_row
+from headrace.report.output import write_output
 from headrace.studies.comparisons import Comparison, asked
 from headrace.studies.curves import WINDOW
-from headrace.studies.results import Origin, write_text
+from headrace.studies.results import Origin
 from headrace.studies.sheet import Rows
 from headrace.studies.statistics import median, middle
 from headrace.studies.training import FINAL_EPISODES
@@ -51,7 +52,7 @@ def write_page(path: Path, text: str, blocks: Mapping[str, str], rows: Rows, not
     parts = (origin.commit, origin.date, f"{origin.cores} cores", origin.machine)
     lead = f"<code>{escape(origin.command)}</code>" + "".join(f" · {escape(part)}" for part in parts)
     (title, opening), *sections = _sections(text, known)
-    write_text(path, document(title, lead, opening, sections))
+    write_output(path, document(title, lead, opening, sections))
 
 
 def _sections(text: str, blocks: Mapping[str, str]) -> Iterator[tuple[str, str]]:

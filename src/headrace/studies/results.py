@@ -13,7 +13,7 @@ from typing import Any
 from headrace.errors import StorageError
 from headrace.machine import available_cores
 
-__all__ = ["Origin", "make_folder", "write_csv", "write_rows", "write_text"]
+__all__ = ["Origin", "make_folder", "write_csv", "write_rows"]
 
 _FOLDER = Path(__file__).parent
 _SOURCES = (":/src", ":/native", ":/benchmarks/*.py")
@@ -69,14 +69,6 @@ def make_folder(path: Path) -> None:
     """Creates a folder and its parents if they are missing; raises StorageError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"can't write {path}: {error.strerror}") from error
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a file; raises StorageError."""
-    try:
-        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageError(f"can't write {path}: {error.strerror}") from error
 

@@ -9,12 +9,13 @@ import numpy as np
 
 from headrace.environments import episode_seed, make
 from headrace.environments.spaces import close
-from headrace.errors import CheckpointError, EnvironmentFault, HeadraceError, StorageError
+from headrace.errors import CheckpointError, EnvironmentFault, HeadraceError
 from headrace.launch.base import error_line
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.records import ILLEGAL, draw_records
 from headrace.parameters import Policy
 from headrace.parameters.memory import Memory
+from headrace.report.output import require_output, write_output
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import EVALUATION_STREAM
@@ -76,8 +77,10 @@ def export(run: RunDirectory, path: Path) -> float:
     """Writes the network as an ONNX graph; returns their largest difference on 4 x 64 inputs.
 
     The graph's metadata says what `load_policy()` needs to use it without the run and its environment. Raises
-    CheckpointError, and writes nothing, if the two disagree.
+    CheckpointError, and writes nothing, if the two disagree; ConfigError unless the path ends in .onnx and is not a
+    run's own file.
     """
+    require_output("file", path, ".onnx")
     config, checkpoint = read_run(run)
     interface = Trained.of_run(config, checkpoint).open_alone().interface
     spec = interface.spec
@@ -107,10 +110,7 @@ def export(run: RunDirectory, path: Path) -> float:
         if not found <= _TOLERANCE * max(1.0, largest):  # NaN neither
             raise CheckpointError(f"the graph and the network differ by {found:.2e}; nothing is written")
         difference = max(difference, found)
-    try:
-        path.write_bytes(interface.write(graph))
-    except OSError as error:
-        raise StorageError(f"can't write {path}: {error.strerror}") from error
+    write_output(path, interface.write(graph))
     return difference
 
 

@@ -12,9 +12,9 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from rich.table import Table
 from rich.text import Text
 
-from headrace.errors import StorageError
 from headrace.report.document import document, plot_row, tile_row
 from headrace.report.formats import count, duration, score_text
+from headrace.report.output import write_output
 from headrace.report.svg import COLORS, plain_axes, to_svg
 from headrace.tuning.space import Space
 from headrace.tuning.study import PARTS, TrialRow, shown, shown_value
@@ -38,8 +38,8 @@ def trial_table(rows: Sequence[TrialRow], spaces: Sequence[Space]) -> Table:
 
 def write_results(rows: Sequence[TrialRow], spaces: Sequence[Space], path: Path, title: str) -> None:
     """Writes the CSV file and the page into the study's directory; raises StorageError if they can't be written."""
-    _write(path / CSV_NAME, _csv(rows, spaces))
-    _write(path / PAGE_NAME, _page(rows, spaces, path, title))
+    write_output(path / CSV_NAME, _csv(rows, spaces))
+    write_output(path / PAGE_NAME, _page(rows, spaces, path, title))
 
 
 def _csv(rows: Sequence[TrialRow], spaces: Sequence[Space]) -> str:
@@ -133,10 +133,3 @@ def _scatter(axes: Axes, placed: Sequence[tuple[Any, TrialRow]]) -> None:
         points = [(x, row.score) for x, row in placed if row.state == state and row.score is not None]
         if points:
             axes.plot(*zip(*points, strict=True), color=color, marker="o", markersize=4, linestyle="", label=state)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"can't write {path}: {error.strerror}") from error

@@ -22,12 +22,13 @@ from headrace.gradients.measured import STALENESS
 from headrace.launch.simulated import Simulated
 from headrace.launch.simulated.costs import WORK, Costs
 from headrace.report.display import Heading, open_display
+from headrace.report.output import write_output
 from headrace.report.rates import begun_seconds, steady_rate
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
 from headrace.studies import base
 from headrace.studies.processes import Process, answer, received
-from headrace.studies.results import make_folder, write_text
+from headrace.studies.results import make_folder
 from headrace.studies.sheet import fingerprint
 from headrace.studies.training import summarized
 
@@ -295,7 +296,7 @@ def _train() -> None:
     case, config = settings.case, settings.case.config
     if isinstance(config.launcher, Simulated):
         path = Path(settings.folder).with_name("costs.json")
-        write_text(path, json.dumps(case.costs))
+        write_output(path, json.dumps(case.costs))
         config = replace(config, launcher=replace(config.launcher, costs=path))
     heading = Heading.of(config, Path(settings.folder))
     with (

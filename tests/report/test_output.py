@@ -1,0 +1,58 @@
+"""Files that a user names."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import ConfigError, StorageError
+from headrace.report.output import require_output, write_output
+from headrace.report.run_directory import RunDirectory
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "summary.json", "checkpoints/000001-updates-5/state.json", "logs/../config.json"]
+)
+def test_a_run_s_own_files_are_refused(tmp_path: Path, name: str) -> None:
+    with RunDirectory.create(tmp_path / "run", "{}"):
+        pass
+    with pytest.raises(ConfigError, match="another path, since this is a run's own file"):
+        require_output("output", tmp_path / "run" / name, ".json")
+
+
+@pytest.mark.parametrize("name", ["costs.json", "checkpoints.json"])
+def test_other_files_next_to_them_are_not(tmp_path: Path, name: str) -> None:
+    with RunDirectory.create(tmp_path / "run", "{}"):
+        pass
+    require_output("output", tmp_path / "run" / name, ".json")
+    (tmp_path / "checkpoints").mkdir()
+    require_output("output", tmp_path / "checkpoints" / name, ".json")  # no run's
+
+
+def test_what_can_t_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "made.html").mkdir()
+    for path, message in (
+        (tmp_path / "made.html", "it is a directory"),
+        (tmp_path / "none" / "a.html", "none is not a directory"),
+    ):
+        with pytest.raises(StorageError, match=message):
+            require_output("output", path, ".html")
+    with pytest.raises(ConfigError, match=r"page.txt; it must be a path that ends in .html"):
+        require_output("output", tmp_path / "page.txt", ".html")
+
+
+def test_a_file_that_can_t_be_written_whole_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "policy.onnx"
+    write_output(path, b"good")
+
+    def full(draft: Path, data: bytes) -> int:
+        with open(draft, "wb") as file:
+            file.write(data[:2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(StorageError, match="No space left on device"):
+        write_output(path, b"better")
+    assert path.read_bytes() == b"good"
+    assert list(tmp_path.iterdir()) == [path]
