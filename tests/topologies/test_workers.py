@@ -20,6 +20,7 @@ from headrace.clock import new_event
 from headrace.environments import describe
 from headrace.errors import ConfigError, DivergenceError, ReplayError
 from headrace.gradients.base import ParameterVector
+from headrace.gradients.local import LocalVector
 from headrace.replay import Connection, ReplayTable, Table
 from headrace.roles.base import GATE, HELD
 from headrace.roles.gate import Gate, GateWatch, Held
@@ -169,6 +170,40 @@ def test_replay_settings_are_totals_over_all_workers(server: EmbeddedServer) -> 
     assert [table["samples_per_insert"] for table in tables] == [4] * 3
     assert [table["seed"] for table in tables] == [5, 6, 7]
     assert [each.acting.first_environment for each in settings] == [0, 2, 4]
+
+
+def test_workers_together_explore_as_one_with_all_environments(server: EmbeddedServer) -> None:
+    """Interleaved, so that each has environments that explore much and little."""
+    algorithm = TD3(**CONTINUOUS, sigmas=(0.1, 0.8))
+    config = Hogwild(workers=4, envs_per_worker=2, chunk_steps=10)
+    context = context_of(server, algorithm, config)
+    settings = [worker_settings(config, context, index) for index in range(4)]
+    one = algorithm.serial_exploration(8, 0)
+    assert [each.acting.exploration for each in settings] == [tuple(one[index::4]) for index in range(4)]
+    assert one[0] < one[4]
+    for index, each in enumerate(settings):
+        worker = build_worker(each, LocalVector, each.open_table())
+        worker.step()
+        assert worker.exploration == pytest.approx(one[index::4])
+        worker.close()
+
+
+def test_workers_make_as_many_updates_as_one_with_all_environments(server: EmbeddedServer) -> None:
+    """But for those that each has not begun when it begins to learn."""
+    algorithm, total, made = DQN(**SMALL), 4_000, {}
+    for workers in (1, 4):
+        config = Hogwild(workers=workers, envs_per_worker=8 // workers, chunk_steps=10)
+        context = context_of(server, algorithm, config)
+        updates = 0
+        for index in range(workers):
+            settings = worker_settings(config, context, index)
+            worker = build_worker(settings, LocalVector, settings.open_table())
+            while worker.steps < total // workers:
+                worker.step()
+            updates += worker.learner.steps
+            worker.close()
+        made[workers] = updates
+    assert made[4] == pytest.approx(made[1], abs=10)
 
 
 def test_a_worker_starts_learning_with_at_least_one_batch(server: EmbeddedServer) -> None:

@@ -42,6 +42,7 @@ class ReplayWorker:
         self._algorithm = algorithm
         self._updater = updater
         self._workers = workers
+        self._index = settings.first_environment // len(settings.exploration)
         self._first_step = first_step
         memory = algorithm.make_memory(updater)
         output = memory.output if memory else updater.act
@@ -73,7 +74,8 @@ class ReplayWorker:
         self._updater.pull()
         self.clock.enter("other")
         passed = self._first_step + self.steps * self._workers
-        self._actor.exploration.scale[:] = self._algorithm.serial_exploration(self._actor.count, passed)
+        all_exploration = self._algorithm.serial_exploration(self._workers * self._actor.count, passed)
+        self._actor.exploration.scale[:] = all_exploration[self._index :: self._workers]
         self._actor.set_policy_version(self._updater.version + 1)
         taken = self._actor.step()
         middle = monotonic()

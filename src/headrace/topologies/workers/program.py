@@ -108,21 +108,19 @@ class WorkersProgram(Program):
 def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerSettings:
     """Settings of one worker; raises what table_options() raises.
 
-    Replay settings are totals over all workers. Each worker gets an equal share of the capacity, of the transitions
-    before learning starts (at least one batch), and of the limiter's tolerance (at least one step's chunks, or it would
-    block).
+    Replay settings are totals over all workers. Each worker gets an equal share of the capacity and of the transitions
+    before learning starts (at least one batch). Exploration is interleaved over workers, as over actors of `apex`, so
+    that each has environments that explore much and little.
     """
     assert context.vectors is not None
     algorithm, workers = context.algorithm, config.acting_processes
     exploration, table = [1.0] * config.envs_per_worker, None  # a stochastic policy is not near greedy
     replay = algorithm.replay
     if replay is not None:
-        exploration = list(replay.serial_exploration(config.envs_per_worker, 0))
+        exploration = list(replay.serial_exploration(workers * config.envs_per_worker, 0)[index::workers])
         if not config.shares_replay(context.algorithm):
             table = table_options(context, config.envs_per_worker, config.chunk_steps, workers)
             table["seed"] += index
-            burst = replay.table_form(context.spec, config.chunk_steps).burst * config.envs_per_worker
-            table["limiter_tolerance"] = max(table["limiter_tolerance"] / workers, replay.batch_size + burst)
     acting = context.actor_settings(index * config.envs_per_worker, exploration, config.chunk_steps)
     seed = updater_seed(context.seed, index)
     return WorkerSettings(acting, workers, context.vectors.handles, table, seed, context.engine)
