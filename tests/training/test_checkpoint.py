@@ -12,11 +12,17 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from headrace.errors import CheckpointError, DivergenceError
+from headrace.errors import CheckpointError, DivergenceError, StorageError
 from headrace.replay import Experience, Signature, Table
 from headrace.report.run_directory import RunDirectory
 from headrace.training import Result
-from headrace.training.checkpoint import change_state, checkpoint_pause, newest_checkpoint, save_checkpoint
+from headrace.training.checkpoint import (
+    change_state,
+    checkpoint_pause,
+    has_checkpoint,
+    newest_checkpoint,
+    save_checkpoint,
+)
 from headrace.training.run_state import RunState
 from headrace.types import EnvironmentSpec
 
@@ -103,8 +109,20 @@ def test_checkpoint_pauses_bound_the_cost_and_the_loss(trained: float, saving: f
 
 
 def test_no_checkpoint_at_all(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(CheckpointError, match="holds no checkpoint"):
+            newest_checkpoint(folder)
+
+
+def test_a_folder_that_cannot_be_read_is_not_called_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(folder: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+    save(tmp_path)
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(StorageError, match=f"can't read {tmp_path}: Permission denied"):
         newest_checkpoint(tmp_path)
+    assert not has_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["learner.safetensors", "policy.onnx", "replay.headrace"])

@@ -167,11 +167,17 @@ def _write(
 
 def has_checkpoint(folder: Path) -> bool:
     """Whether there is a checkpoint to resume from."""
-    return bool(_checkpoints(folder))
+    try:
+        return bool(_checkpoints(folder))
+    except StorageError:
+        return False
 
 
 def newest_checkpoint(folder: Path) -> Checkpoint:
-    """The newest checkpoint; raises CheckpointError if there is none or its manifest or state is broken."""
+    """The newest checkpoint; raises CheckpointError if there is none or its manifest or state is broken.
+
+    Raises StorageError if the folder can't be read.
+    """
     found = _checkpoints(folder)
     if not found:
         raise CheckpointError(f"{folder} holds no checkpoint; the run ended before its first")
@@ -213,8 +219,13 @@ def _read(path: Path) -> bytes:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """Complete checkpoints, oldest first."""
-    return sorted(folder.glob("[0-9]*-updates-*"))
+    """Complete checkpoints, oldest first; raises StorageError if the folder can't be read."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.match("[0-9]*-updates-*"))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError(f"can't read {folder}: {error.strerror}; a readable directory is required") from error
 
 
 def _check(path: Path, fingerprint: list[int]) -> None:
