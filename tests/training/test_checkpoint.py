@@ -21,6 +21,7 @@ from headrace.training.checkpoint import (
     checkpoint_pause,
     has_checkpoint,
     newest_checkpoint,
+    require_writable,
     save_checkpoint,
 )
 from headrace.training.run_state import RunState
@@ -92,6 +93,30 @@ def test_a_network_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(DivergenceError, match="weight is not finite"):
         save(tmp_path, float("nan"), updates=9)
     assert newest_checkpoint(tmp_path).learner()["weight"] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("number", "full"), [(errno.EACCES, False), (errno.EROFS, False), (errno.ENOSPC, True), (errno.EDQUOT, True)]
+)
+def test_a_checkpoint_that_cannot_be_written_asks_for_space_only_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, full: bool
+) -> None:
+    def refuse(folder: Path, **_: Any) -> None:
+        raise OSError(number, os.strerror(number), str(folder))
+
+    save(tmp_path)
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    for write in (lambda: save(tmp_path), lambda: require_writable(tmp_path)):
+        with pytest.raises(StorageError, match=os.strerror(number)) as raised:
+            write()
+        assert ("space on its disk is required" in str(raised.value)) == full
+
+
+def test_a_writable_folder_stays_as_it_is(tmp_path: Path) -> None:
+    path = save(tmp_path)
+    (tmp_path / "writing").mkdir()  # by a process that was killed
+    require_writable(tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_an_incomplete_checkpoint_is_ignored(tmp_path: Path) -> None:

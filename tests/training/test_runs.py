@@ -151,6 +151,18 @@ def test_rules_of_a_resumption_that_does_not_begin_are_not_kept(train: Any, monk
     assert begun.run.read_summary() is not None
 
 
+def test_a_run_that_can_save_no_checkpoint_is_not_resumed(train: Any) -> None:
+    begun = train("serial", steps=900, final_evaluation_episodes=0)
+    (begun.run.checkpoints_path / "writing").touch()  # no directory of this name can be made
+    with (
+        begun.run.open(begun.path, writing=True) as run,
+        pytest.raises(StorageError, match=f"can't write {begun.run.checkpoints_path}: "),
+    ):
+        resume(run, QuietDisplay(), steps=20_000)
+    assert json.loads(begun.run.read_config())["steps"] == 900
+    assert begun.run.read_summary() is not None
+
+
 def test_restoring_is_no_training(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = train("serial", steps=900, final_evaluation_episodes=0)
     before = newest_checkpoint(begun.run.checkpoints_path).state.total_seconds

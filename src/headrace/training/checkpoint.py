@@ -9,6 +9,7 @@ removed.
 """
 
 import dataclasses
+import errno
 import json
 import os
 import shutil
@@ -30,7 +31,15 @@ from headrace.topologies.config import Topology
 from headrace.training.run_state import RunState
 from headrace.types import Array
 
-__all__ = ["Checkpoint", "change_state", "checkpoint_pause", "has_checkpoint", "newest_checkpoint", "save_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "change_state",
+    "checkpoint_pause",
+    "has_checkpoint",
+    "newest_checkpoint",
+    "require_writable",
+    "save_checkpoint",
+]
 
 _LEARNER, _REPLAY, _STATE, _POLICY, _MANIFEST = (
     "learner.safetensors",
@@ -39,6 +48,7 @@ _LEARNER, _REPLAY, _STATE, _POLICY, _MANIFEST = (
     "policy.onnx",
     "manifest.json",
 )
+_DRAFT = "writing"
 _BLOCK = 1 << 22
 _SHORTEST_PAUSE_SECONDS = 1.0
 _SAVING_SHARE = 0.02
@@ -140,7 +150,7 @@ def _write(
     before = _checkpoints(folder)
     number = int(before[-1].name.split("-")[0]) + 1 if before else 1
     final = folder / f"{number:06d}-updates-{updates}"
-    draft = folder / "writing"
+    draft = folder / _DRAFT
     try:
         shutil.rmtree(draft, ignore_errors=True)
         folder.mkdir(exist_ok=True)  # not its parent, which may have been renamed
@@ -156,13 +166,24 @@ def _write(
         _flush(folder)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(draft, ignore_errors=True)
-        raise StorageError(f"can't write checkpoint {final}: {error}; space on its disk is required") from error
+        raise _unwritten(f"checkpoint {final}", error) from error
     except StorageError:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     for old in before:
         shutil.rmtree(old, ignore_errors=True)
     return final
+
+
+def require_writable(folder: Path) -> None:
+    """Raises StorageError if the folder takes no checkpoint; what a killed process had begun to write is removed."""
+    draft = folder / _DRAFT
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        draft.mkdir()
+        draft.rmdir()
+    except OSError as error:
+        raise _unwritten(str(folder), error) from error
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -239,6 +260,11 @@ def _check(path: Path, fingerprint: list[int]) -> None:
 
 def _broken(path: Path, reason: str) -> CheckpointError:
     return CheckpointError(f"checkpoint file {path} is broken: {reason}; an intact checkpoint is required")
+
+
+def _unwritten(what: str, error: OSError | SafetensorError) -> StorageError:
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return StorageError(f"can't write {what}: {error}" + ("; space on its disk is required" if full else ""))
 
 
 def _fingerprint(path: Path) -> list[int]:

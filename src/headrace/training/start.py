@@ -7,7 +7,7 @@ from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
 from headrace.training.callbacks import Callbacks
-from headrace.training.checkpoint import newest_checkpoint
+from headrace.training.checkpoint import newest_checkpoint, require_writable
 from headrace.training.result import Result
 from headrace.training.trainer import Trainer
 
@@ -35,7 +35,10 @@ def resume(
     until_score: float | None = None,
     callbacks: Callbacks | None = None,
 ) -> Result:
-    """Resumes from the newest checkpoint. The run's stopping rules apply unless an argument replaces them for good."""
+    """Resumes from the newest checkpoint. The run's stopping rules apply unless an argument replaces them for good.
+
+    Raises StorageError before training if no further checkpoint could be written.
+    """
     config = RunConfig.from_json(run.read_config()).with_rules(steps, time_limit_seconds, until_score)
     checkpoint = newest_checkpoint(run.checkpoints_path)
     done, _, seconds = checkpoint.state.moment
@@ -49,6 +52,7 @@ def resume(
         raise CheckpointError(
             f"the run has trained {seconds:.0f} of its {config.time_limit_seconds:.0f} s; give more with --time-limit"
         )
+    require_writable(run.checkpoints_path)
     config = dataclasses.replace(config, topology=checkpoint.topology(config))
     local_actors = checkpoint.state.local_actors
     trainer = Trainer(config, run, display, checkpoint=checkpoint, local_actors=local_actors, callbacks=callbacks)
