@@ -27,6 +27,9 @@ def test_a_file_lists_faults_in_any_order(tmp_path: Path) -> None:
     [
         ([{"at": -1, "kind": "kill"}], r"entry 1 of .*faults.json: at"),
         ([{"at": 1, "kind": "burn"}], "kind"),
+        ([{"at": 1, "kind": "kill", "seconds": 5}], r"seconds is 5; it must be left out: kill has only at, kind, role"),
+        ([{"at": 1, "kind": "server", "role": "*"}], r"role is \*; it must be left out"),
+        ([{"at": 1, "kind": "cut", "keeps_data": True}], r"keeps_data is True; it must be left out"),
         ([5], "entry 1"),
         ({}, "list"),
     ],
@@ -36,6 +39,13 @@ def test_mistakes_are_named(tmp_path: Path, record: object, named: str) -> None:
     path.write_text(json.dumps(record))
     with pytest.raises(ConfigError, match=named):
         read_faults(str(path), 0)
+
+
+def test_every_kind_takes_its_own_fields(tmp_path: Path) -> None:
+    of_roles = [{"at": 1, "kind": kind, "role": "*", "seconds": 2} for kind in ("slow", "pause", "delay", "cut")]
+    path = tmp_path / "faults.json"
+    path.write_text(json.dumps([*of_roles, {"at": 2, "kind": "server", "seconds": 2, "keeps_data": True}]))
+    assert [fault.seconds for fault in read_faults(str(path), 0)] == [2] * 5
 
 
 @pytest.mark.parametrize("text", ["random:", "random:0", "random:often", "random:101", "random:nan", "missing.json"])

@@ -21,6 +21,8 @@ __all__ = ["Fault", "check_roles", "plan_faults", "random_faults", "read_fault_r
 
 _Kind = Literal["kill", "slow", "pause", "delay", "cut", "server"]
 _KINDS: tuple[_Kind, ...] = get_args(_Kind)
+_FIELDS: dict[_Kind, tuple[str, ...]] = {"kill": ("role",), "server": ("seconds", "keeps_data")}
+"""Fields of a kind besides `at`; the others have `role` and `seconds`."""
 _ANY = "*"
 _RANDOM = "random:"
 _MOST_RATE = 100.0
@@ -86,7 +88,11 @@ def read_faults(text: str, seed: int) -> tuple[Fault, ...]:
     faults = []
     for number, record in enumerate(records, 1):
         with errors_of(f"faults: entry {number} of {text}"):
-            faults.append(read_fields(Fault, record))
+            fault = read_fields(Fault, record)
+            used = ("at", "kind", *_FIELDS.get(fault.kind, ("role", "seconds")))
+            for field, value in record.items():
+                require(field, value, field in used, f"left out: {fault.kind} has only {', '.join(used)}")
+            faults.append(fault)
     return tuple(sorted(faults, key=lambda fault: fault.at))
 
 
