@@ -147,7 +147,16 @@ def test_other_files_are_refused(open_study: Any, config: RunConfig, tmp_path: P
 
 def test_a_directory_whose_process_was_killed_at_its_start_is_used(open_study: Any, tmp_path: Path) -> None:
     (tmp_path / "study" / "trials").mkdir(parents=True)
+    (tmp_path / "study" / "study.log").touch()
     assert open_study().rows() == []
+
+
+def test_trials_whose_log_is_empty_are_not_replaced(open_study: Any, tmp_path: Path) -> None:
+    (tmp_path / "study" / "trials" / "0000").mkdir(parents=True)
+    (tmp_path / "study" / "study.log").touch()
+    with pytest.raises(CheckpointError, match=r"study\.log is empty"):
+        open_study()
+    assert (tmp_path / "study" / "study.log").read_bytes() == b""
 
 
 def test_a_trial_must_end_and_have_its_own_server(open_study: Any, config: RunConfig) -> None:

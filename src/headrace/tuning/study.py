@@ -313,6 +313,10 @@ def _lock(path: Path) -> int:
             found.remove(trials.name)  # left by a process that was killed at its start
         if found - {_LOCK} and _FILE not in found:
             raise CheckpointError(f"study directory {path} holds other files; choose another --study-dir")
+        if trials.name in found and not (path / _FILE).stat().st_size:
+            raise CheckpointError(
+                f"{path / _FILE} is empty, but {trials} holds trials of a study; choose another --study-dir"
+            )
         trials.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
