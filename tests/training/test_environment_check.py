@@ -122,6 +122,13 @@ class Image(Walk):
     def observe(self):
         return self.np_random.integers(0, 256, (84, 84), np.uint8)
 
+class NoInfo(Walk):
+    def reset(self, **options):
+        return super().reset(**options)[0], None
+
+    def step(self, action):
+        return *super().step(action)[:4], None
+
 class Exit(Walk):
     def step(self, action):
         if self.steps == 10:
@@ -195,6 +202,8 @@ def test_an_environment_without_faults(own: None) -> None:
         ("Random", "determinism", "warning", "step 0: observation differs"),
         ("Shape", "observations", "error", "observation has shape [3]; its space declares [2]"),
         ("Shape", "gymnasium", "error", ""),
+        ("NoInfo", "info", "error", "step 0: info is None; it must be a dict"),
+        ("NoInfo", "determinism", "ok", ""),
         ("Exit", "steps", "error", "SystemExit: 4"),
         ("Graph", "spaces", "error", "observation has the space Graph"),
     ],

@@ -60,6 +60,7 @@ class _Trace(NamedTuple):
     lengths: list[int]  # of ended episodes
     outside: list[str]  # each step whose observation is outside its space
     unfit: bool  # whether one of these has another shape or dtype
+    infos: list[str]  # each step whose info is no dict
 
 
 def check_environment(environment_id: str, steps: int) -> Iterator[Finding]:
@@ -147,6 +148,8 @@ def _check_steps(environment_id: str, steps: int, clock: PhaseClock) -> Iterator
         yield Finding(level, "observations", f"{trace.outside[0]}; {len(trace.outside):,} of {steps + 1:,} are outside")
     else:
         yield Finding("ok", "observations", f"all {steps + 1:,} are inside their space")
+    if trace.infos:
+        yield Finding("error", "info", f"{trace.infos[0]}; it must be a dict")
     yield _judge_rewards(np.array(trace.rewards))
     yield _judge_episodes(trace.lengths, steps, limit)
     mean = sum(trace.seconds) / steps
@@ -158,7 +161,7 @@ def _check_steps(environment_id: str, steps: int, clock: PhaseClock) -> Iterator
 
 def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -> _Trace:
     """Takes random actions; the observation of each reset is checked too, but only that of the first is counted."""
-    trace, unfit = _Trace([], [], [], [], False), False
+    trace, unfit = _Trace([], [], [], [], False, []), False
     space = environment.observation_space
     environment.action_space.seed(_SEED)
     clock.beat()
@@ -169,6 +172,8 @@ def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -
             text, wrong = _outside(space, observation)
             trace.outside.append(f"step {index}: {text}")
             unfit = unfit or wrong
+        if not isinstance(info, Mapping):
+            trace.infos.append(f"step {index}: info is {' '.join(repr(info).split()):.60}")
         if index == steps:
             break
         clock.beat()
@@ -185,11 +190,12 @@ def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -
     return trace._replace(unfit=unfit)
 
 
-def _sample(environment: gymnasium.Env[Any, Any], observation: Any, info: Mapping[str, Any]) -> Any:
+def _sample(environment: gymnasium.Env[Any, Any], observation: Any, info: Any) -> Any:
     """A random action; a legal one if the environment has action masks, whose place is that of `Packer`."""
     space = environment.action_space
     own = isinstance(observation, Mapping) and MASK in observation
-    mask = observation[MASK] if own else info.get(MASK)
+    given = observation if own else info
+    mask = given.get(MASK) if isinstance(given, Mapping) else None
     if mask is None or isinstance(space, gymnasium.spaces.Box):
         return space.sample()
     if isinstance(space, gymnasium.spaces.Discrete):
