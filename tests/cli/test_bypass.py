@@ -39,7 +39,7 @@ def program(monkeypatch, tmp_path):
 
 def test_a_missing_executable_is_one_line_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(polling, "_PROGRAM", "headrace-no-such-program")
-    with pytest.raises(ConfigError, match=r"listen is dpdk:memif.*headrace-no-such-program.*make bypass"):
+    with pytest.raises(ConfigError, match=r"listen is dpdk:memif\S*; headrace-no-such-program is not.*make bypass"):
         run(["--listen", MEMIF])
 
 

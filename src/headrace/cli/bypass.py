@@ -52,4 +52,4 @@ def _find(address: str) -> str:
     try:
         return find_polling_server()
     except ConfigError as error:
-        raise ConfigError(f"listen is {shown(address)}; it requires {error}") from None
+        raise ConfigError(f"listen is {shown(address)}; {error}") from None

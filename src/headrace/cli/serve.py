@@ -30,6 +30,7 @@ _DEFAULT_ADDRESS = "tcp://127.0.0.1:7447"
 _STATUS_SECONDS = 60.0
 _LIVE_SECONDS = 1.0
 _POLL_SECONDS = 0.1
+_LEAST_TOKEN_BYTES, _MOST_TOKEN_BYTES = 16, 4096  # as in native/wire/token.cc
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class _Options:
 
     def __post_init__(self) -> None:
         require("max_connections", self.max_connections, 0 < self.max_connections <= 1_000_000, "from 1 to 1000000")
-        require("memory", self.memory, self.memory is None or 0 < self.memory < 2**63, "above 0 bytes")
+        require("memory", self.memory, self.memory is None or self.memory > 0, "above 0 bytes")
+        require("memory", self.memory, self.memory is None or self.memory < 2**63, "below 8 EiB")
         period = self.shard_save_period_seconds
         require("shard_save_period", period, 0 < period <= 86400, "above 0, at most a day")
         polls = any(map(bypass.is_bypass, self.listen))
@@ -208,6 +210,9 @@ def _token(path: Path | None) -> bytes | None:
     if path is None:
         return None
     token = read_token(path)
+    fits = _LEAST_TOKEN_BYTES <= len(token) <= _MOST_TOKEN_BYTES
+    secret = f"a file with a secret of {_LEAST_TOKEN_BYTES} to {_MOST_TOKEN_BYTES} bytes"
+    require("token_file", path, fits, secret)
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         _warn(f"{path} has mode {mode:o}, so other users of this machine may read the token; chmod 600 {path}")
