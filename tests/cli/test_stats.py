@@ -140,6 +140,16 @@ def test_a_listener_that_is_not_a_server(monkeypatch, tmp_path, impostor, words,
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", [["stats"], ["drop", "run"]], ids=lambda words: words[0])
+def test_another_protocol_is_said_to_be_no_headrace_server(impostor, words, capsys):
+    address = impostor(lambda request: b"HTTP/1.1 400 Bad Request\r\n\r\n<html>")
+    assert main([words[0], address, *words[1:]]) == 2
+    assert capsys.readouterr().err == (
+        f"headrace: error: address is {address}, where something else than a Headrace server answers; "
+        "it must be that of one\n"
+    )
+
+
 @pytest.mark.parametrize("command", ["stats", "drop"])
 @pytest.mark.parametrize(
     ("body", "status"),

@@ -26,7 +26,14 @@ def visit(address: str, token_file: Path | None) -> Iterator[Client]:
             "(use redis-cli for Redis)"
         )
     token = read_token(token_file) if token_file else None
-    client = Client(address, _CONNECT_SECONDS, token=token, request_timeout_seconds=_REQUEST_SECONDS)
+    try:
+        client = Client(address, _CONNECT_SECONDS, token=token, request_timeout_seconds=_REQUEST_SECONDS)
+    except ServerError as error:
+        if "frame magic" not in str(error):  # with which each frame of the protocol begins
+            raise
+        raise ServerError(
+            f"address is {address}, where something else than a Headrace server answers; it must be that of one"
+        ) from error
     try:
         yield client
     except (AttributeError, KeyError, TypeError, ValueError) as error:  # the body reads only the server's statistics
