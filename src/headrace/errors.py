@@ -88,4 +88,5 @@ class LaunchError(HeadraceError):
 def require(field: str, value: object, holds: bool, required: str) -> None:
     """Raises ConfigError, in the form that all settings share, unless `holds`."""
     if not holds:
-        raise ConfigError(f"{field} is {value}; it must be {required}")
+        shown = "''" if isinstance(value, str) and not value else value
+        raise ConfigError(f"{field} is {shown}; it must be {required}")

@@ -33,7 +33,7 @@ def test_a_space_is_read(config: RunConfig, name: str, text: str, space: Space) 
         ("steps", "int:1:2", "tune is steps"),
         ("topology", "choice:apex,serial", "tune is topology"),
         ("environment", "choice:a,b", "tune is environment"),
-        ("learning-rate", "", "tune learning-rate is ; it must be log:LOW:HIGH, uniform"),
+        ("learning-rate", "", "tune learning-rate is ''; it must be log:LOW:HIGH, uniform"),
         ("learning-rate", "exp:1:2", "tune learning-rate is exp:1:2; it must be log:LOW:HIGH, uniform"),
         ("learning-rate", "log:1", "tune learning-rate is log:1; it must be log:LOW:HIGH"),
         ("learning-rate", "log:1:2:3", "it must be log:LOW:HIGH"),

@@ -1,5 +1,6 @@
 """`headrace simulate`: predicts a run on machines of other sizes; calibrate measures what its work costs here."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -114,12 +115,13 @@ def _take_cores(words: Sequence[str]) -> tuple[list[int], list[str]]:
         _refuse("given twice")
     words = [*words[: places[0]], *words[places[0]].split("=", 1), *words[places[0] + 1 :]]
     begin = end = places[0] + 1
-    while end < len(words) and not words[end].startswith("-") and words[end][:1].isdigit():
+    while end < len(words) and re.match(r"-?\d", words[end]):
         end += 1
     numbers = words[begin:end]
     cores = [int(word) if word.isdecimal() else 0 for word in numbers]
     if not cores or min(cores) < 1:
-        _refuse(" ".join(numbers) or "without a number")
+        following = [word or "''" for word in words[begin : begin + 1] if not word.startswith("-")]
+        _refuse(" ".join(numbers or following) or "without a number")
     return sorted(set(cores)), [*words[: begin - 1], *words[end:]]
 
 

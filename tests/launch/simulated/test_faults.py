@@ -48,7 +48,9 @@ def test_every_kind_takes_its_own_fields(tmp_path: Path) -> None:
     assert [fault.seconds for fault in read_faults(str(path), 0)] == [2] * 5
 
 
-@pytest.mark.parametrize("text", ["random:", "random:0", "random:often", "random:101", "random:nan", "missing.json"])
+@pytest.mark.parametrize(
+    "text", ["", "random:", "random:0", "random:often", "random:101", "random:nan", "missing.json"]
+)
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="faults"):
         read_faults(text, 0)

@@ -75,6 +75,7 @@ def read_faults(text: str, seed: int) -> tuple[Fault, ...]:
     """Reads "none", "random:RATE" (faults a second), or a file with a JSON list of faults; raises ConfigError."""
     if text == "none":
         return ()
+    require("faults", text, text != "", "none, random:RATE or a JSON file")
     rate = read_fault_rate(text)
     if rate:
         return random_faults(rate, seed)
