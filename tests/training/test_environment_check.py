@@ -197,6 +197,7 @@ def test_an_environment_without_faults(own: None) -> None:
     [
         ("Endless", "episodes", "warning", "none ended in 200 steps, and there is no limit"),
         ("Outside", "observations", "warning", "outside [0.5, 1]"),
+        ("Outside", "batch", "ok", ""),
         ("Large", "rewards", "warning", "0 to 1e+04"),
         ("Zero", "rewards", "warning", "all 0"),
         ("Random", "determinism", "warning", "step 0: observation differs"),
