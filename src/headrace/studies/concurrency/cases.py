@@ -128,7 +128,9 @@ def factor_cases(seed: int) -> list[Case]:
         _factor("own optimizer state", dqn, replace(hogwild, own_optimizer_state=True), seed),
         _factor(UNCHANGED, dqn, server, seed),
         _factor("one replay for all", dqn, replace(server, replay="global"), seed),
-        replace(_factor("one replay for all, less staleness", dqn, replace(server, replay="global"), seed), instant=True),
+        replace(
+            _factor("one replay for all, less staleness", dqn, replace(server, replay="global"), seed), instant=True
+        ),
     ]
 
 
