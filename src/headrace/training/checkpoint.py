@@ -263,8 +263,10 @@ def _broken(path: Path, reason: str) -> CheckpointError:
 
 
 def _unwritten(what: str, error: OSError | SafetensorError) -> StorageError:
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return StorageError(f"can't write {what}: {error}" + ("; space on its disk is required" if full else ""))
+    if not isinstance(error, OSError):
+        return StorageError(f"can't write {what}: {error}")
+    required = "space on its disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "a writable directory"
+    return StorageError(f"can't write {what}: {error.strerror or error}; {required} is required")
 
 
 def _fingerprint(path: Path) -> list[int]:
