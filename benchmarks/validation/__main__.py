@@ -23,8 +23,9 @@ from benchmarks.validation.cases import MODES, SETUPS, Plan, list_cases
 from benchmarks.validation.runs import calibrate_once, estimate_seconds, measure, require_same, start_run
 from headrace.errors import ConfigError
 from headrace.machine import available_cores
+from headrace.report.output import write_output
 from headrace.settings import preset
-from headrace.studies.results import make_folder, write_rows, write_text
+from headrace.studies.results import make_folder, write_rows
 
 
 def main() -> int:
@@ -88,7 +89,7 @@ def _report(folder: Path) -> int:
     rows = read_csv(folder / "runs.csv")
     records = compare(rows)
     write_rows(folder / "comparison.csv", [record | origin() for record in records])
-    write_text(folder / "steps.svg", draw_steps(rows))
+    write_output(folder / "steps.svg", draw_steps(rows))
     table = Table(title="simulated against real runs")
     for column in ("", "runs", "updates/s", "ratio", "", "median steps", "P(more)", "p", ""):
         table.add_column(column)

@@ -13,9 +13,9 @@ from benchmarks.zoo.scores import Place, Rows, Taken, cells, fewer, median, rela
 from benchmarks.zoo.statistics import Estimate, profiles, seed_estimates
 from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, systems_of
 from headrace.report.formats import duration
+from headrace.report.output import write_output
 from headrace.report.svg import COLORS, plain_axes, stand_alone, to_svg
 from headrace.settings import preset
-from headrace.studies.results import write_text
 from headrace.zoo import kept_policies
 
 __all__ = ["page_text", "write_page"]
@@ -52,8 +52,8 @@ def write_page() -> None:
     rows = read_rows()
     plot = _draw_profiles([row for row in rows if row["ended"] != FAILED])
     if plot:
-        write_text(_PLOT, plot)
-    write_text(_PAGE, page_text(rows, plot=bool(plot)))
+        write_output(_PLOT, plot)
+    write_output(_PAGE, page_text(rows, plot=bool(plot)))
     print(f"written: {_PAGE.relative_to(_DOCS.parent)}")
 
 
