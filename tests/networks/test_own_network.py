@@ -170,7 +170,8 @@ def test_a_missing_module_is_named() -> None:
 
 @pytest.mark.parametrize("network", ["resnet", "a:", ":b", "a b:c", "a:b:c", ""])
 def test_a_name_that_is_no_function_s_is_refused(network: str) -> None:
-    with pytest.raises(ConfigError, match=f"network is {network}; it must be one of auto, mlp, .*, or package.module"):
+    said = network or "''"
+    with pytest.raises(ConfigError, match=f"network is {said}; it must be one of auto, mlp, .*, or package.module"):
         DQN(network=network)
 
 
