@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigError, StorageError
-from headrace.report.output import require_output, write_output
-from headrace.report.run_directory import RunDirectory
+from headrace.report.output import write_output
+from headrace.report.run_directory import RunDirectory, require_output
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,10 @@ def test_a_file_that_can_t_be_written_whole_stays_as_it_was(tmp_path: Path, monk
     path = tmp_path / "policy.onnx"
     write_output(path, b"good")
 
-    def full(draft: Path, data: bytes) -> int:
-        with open(draft, "wb") as file:
-            file.write(data[:2])
+    def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StorageError, match="No space left on device"):
         write_output(path, b"better")
     assert path.read_bytes() == b"good"

@@ -8,7 +8,6 @@ from typing import Annotated
 import tyro
 
 from headrace.cli.arguments import Positional, Run, parse
-from headrace.errors import require
 from headrace.report import RunDirectory
 
 __all__ = ["run"]
@@ -20,9 +19,6 @@ class _Options:
     """Run directory."""
     output: Annotated[Positional[Path], tyro.conf.arg(metavar="FILE")]
     """File to write; it ends in .onnx."""
-
-    def __post_init__(self) -> None:
-        require("file", self.output, self.output.suffix == ".onnx", "a path that ends in .onnx")
 
 
 def run(arguments: Sequence[str]) -> int:

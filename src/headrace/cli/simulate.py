@@ -14,8 +14,7 @@ from headrace.cli.arguments import Environment, parse
 from headrace.cli.train import RunOptions, read_run_options
 from headrace.errors import ConfigError, require
 from headrace.launch.simulated import Simulated
-from headrace.report.output import require_output
-from headrace.report.run_directory import default_run_directory
+from headrace.report.run_directory import default_run_directory, require_output
 from headrace.settings import preset
 from headrace.signals import held_back
 

@@ -15,9 +15,17 @@ from typing import Any, Protocol, Self
 
 from headrace.errors import CheckpointError, HeadraceError, LaunchError, StorageError, require
 from headrace.report.events import EventFile
+from headrace.report.output import write_output
 from headrace.settings import RunConfig
 
-__all__ = ["RecordSink", "RunDirectory", "cut_torn_line", "default_run_directory", "make_default_directory", "owner"]
+__all__ = [
+    "RecordSink",
+    "RunDirectory",
+    "cut_torn_line",
+    "default_run_directory",
+    "make_default_directory",
+    "require_output",
+]
 
 _LOCK = ".lock"
 _CONFIG, _METRICS, _SUMMARY = "config.json", "metrics.jsonl", "summary.json"
@@ -26,7 +34,7 @@ _DEEPEST = 3
 """Levels of a run's own files below its directory: checkpoints/NAME/FILE."""
 
 
-def owner(path: Path) -> Path | None:
+def _owner(path: Path) -> Path | None:
     """The directory of the run that writes a file at this path, if there is one."""
     whole = path.resolve()
     for root in whole.parents[:_DEEPEST]:
@@ -34,6 +42,24 @@ def owner(path: Path) -> Path | None:
         if own and (root / _CONFIG).is_file() and all((root / folder).is_dir() for folder in _FOLDERS):
             return root
     return None
+
+
+def require_output(field: str, path: Path, suffix: str) -> None:
+    """Checks a path before the work whose result is written there.
+
+    Raises ConfigError unless it ends in `suffix` and is no file that a run writes, StorageError if it can't be written.
+    """
+    require(field, path, path.suffix == suffix, f"a path that ends in {suffix}")
+    require(field, path, _owner(path) is None, "another path, since this is a run's own file")
+    problem = ""
+    if path.is_dir():
+        problem = "it is a directory"
+    elif not path.parent.is_dir():
+        problem = f"{path.parent} is not a directory"
+    elif not os.access(path.parent, os.W_OK):
+        problem = f"no files may be written in {path.parent}"
+    if problem:
+        raise StorageError(f"can't write {path}: {problem}")
 
 
 def default_run_directory(environment: str, algorithm: str, now: datetime) -> Path:
@@ -105,7 +131,7 @@ class RunDirectory:
             with _writing(path):
                 for folder in _FOLDERS:
                     (path / folder).mkdir(exist_ok=True)
-            _write_atomically(run.config_path, config_json)
+            write_output(run.config_path, config_json)
         except BaseException:
             run.close()
             raise
@@ -215,7 +241,7 @@ class RunDirectory:
         """Replaces summary.json atomically."""
         self._require_lock()
         self.require_place()
-        _write_atomically(self.summary_path, json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
+        write_output(self.summary_path, json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
 
     def read_config(self) -> str:
         """The settings that create() was given, or go_on() last."""
@@ -231,7 +257,7 @@ class RunDirectory:
         if config_json != self.read_config():
             with _writing(self.config_path):
                 began = self.config_path.stat()
-            _write_atomically(self.config_path, config_json)
+            write_output(self.config_path, config_json)
             with _writing(self.config_path):
                 os.utime(self.config_path, ns=(began.st_atime_ns, began.st_mtime_ns))
         with _writing(self.summary_path):
@@ -380,25 +406,6 @@ def cut_torn_line(path: Path) -> None:
         whole = data.rfind(b"\n") + 1
         if data[whole : whole + 1] == b"{":
             os.truncate(path, whole)
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    draft = path.with_name(path.name + ".tmp")
-    with _writing(path):
-        try:
-            with open(draft, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)  # the new name must survive a power failure too
-        finally:
-            os.close(folder)
 
 
 def _read(path: Path) -> str:

@@ -1,6 +1,7 @@
 """CSV files in which every row names its origin."""
 
 import csv
+import io
 import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 from headrace.errors import StorageError
 from headrace.machine import available_cores
+from headrace.report.output import write_output
 
 __all__ = ["Origin", "make_folder", "write_csv", "write_rows"]
 
@@ -52,17 +54,17 @@ def write_csv(path: Path, rows: Iterable[Mapping[str, Any]], origin: Origin) -> 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Writes rows with the same keys atomically; without rows no file. Raises StorageError."""
-    draft = path.with_name(path.name + ".tmp")
-    try:
-        if not rows:
-            return path.unlink(missing_ok=True)
-        with draft.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows({key: _short(value) for key, value in row.items()} for row in rows)
-        draft.replace(path)
-    except OSError as error:
-        raise StorageError(f"can't write {path}: {error.strerror}") from error
+    if not rows:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"can't write {path}: {error.strerror}") from error
+        return
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _short(value) for key, value in row.items()} for row in rows)
+    write_output(path, text.getvalue())
 
 
 def make_folder(path: Path) -> None:

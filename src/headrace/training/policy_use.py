@@ -15,8 +15,8 @@ from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.records import ILLEGAL, draw_records
 from headrace.parameters import Policy
 from headrace.parameters.memory import Memory
-from headrace.report.output import require_output, write_output
-from headrace.report.run_directory import RunDirectory
+from headrace.report.output import write_output
+from headrace.report.run_directory import RunDirectory, require_output
 from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import EVALUATION_STREAM
 from headrace.training.hang_watch import watched
