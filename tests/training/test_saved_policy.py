@@ -121,6 +121,8 @@ def test_a_run_s_policy_and_its_exported_file_play_as_the_evaluation(train: Any,
     file = tmp_path / "policy.onnx"
     export(result.run, file)
     assert play(headrace.load(str(file)), 2) == [1.0, 1.0]
+    with pytest.raises(errors.ConfigError, match=r"^file is .*policy.pt; it must be a path that ends in .onnx$"):
+        export(result.run, tmp_path / "policy.pt")
 
 
 @pytest.mark.parametrize(
