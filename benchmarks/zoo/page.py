@@ -1,5 +1,6 @@
 """docs/zoo.md and its plots, from the rows."""
 
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 from benchmarks.zoo.published import SCORES
 from benchmarks.zoo.runs import FAILED, read_rows
 from benchmarks.zoo.scores import Place, Rows, Taken, cells, fewer, median, relative, shared_tasks, taken
-from benchmarks.zoo.statistics import Estimate, profiles, seed_estimates
+from benchmarks.zoo.statistics import LEAST_SEEDS, Estimate, profiles, seed_estimates
 from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, systems_of
 from headrace.report.formats import duration
 from headrace.report.output import write_output
@@ -30,7 +31,6 @@ _OURS = ("apex", "serial", "frugal")
 _WHOLE_MACHINE = ("apex", "hogwild")
 _TIMES = np.geomspace(0.25, 64, 65)
 """Of the profiles' horizontal axis."""
-_FEWEST_SEEDS = 2
 
 
 class _Figure(NamedTuple):
@@ -116,9 +116,7 @@ def _failures(rows: Rows) -> str:
     measured = dict.fromkeys((row["system"], row["task"]) for row in rows)
     lines = [line for place in measured for line in _missed(rows, *place) if place[0] in HEADRACE]
     lines += _lacking(measured)
-    few = sorted({f"{row['task']} ({_title(row['system'])})" for row in rows if len(_seeds(rows, row)) < _FEWEST_SEEDS})
-    if few:
-        lines.append(f"- One seed only, so that intervals say nothing: {', '.join(few)}")
+    lines += _with_few_seeds(rows)
     return "## What did not hold\n" + "\n".join(lines or ["Nothing."])
 
 
@@ -146,8 +144,15 @@ def _lacking(measured: Container[tuple[str, str]]) -> Iterator[str]:
             yield f"- Measured with {_title(system)}: {names}"
 
 
-def _seeds(rows: Rows, like: Mapping[str, str]) -> set[str]:
-    return {row["seed"] for row in rows if (row["system"], row["task"]) == (like["system"], like["task"])}
+def _with_few_seeds(rows: Rows) -> Iterator[str]:
+    """What has too few seeds for an interval, by system."""
+    seeds = Counter((system, task) for system, task, _ in {(row["system"], row["task"], row["seed"]) for row in rows})
+    for system in dict.fromkeys(row["system"] for row in rows):
+        few = [
+            f"{name} {count}" for (each, name), count in sorted(seeds.items()) if each == system and count < LEAST_SEEDS
+        ]
+        if few:
+            yield f"- Fewer than {LEAST_SEEDS} seeds with {_title(system)}: {', '.join(few)}"
 
 
 def _policies() -> str:

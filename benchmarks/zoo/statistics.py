@@ -13,6 +13,7 @@ from scipy.stats import trim_mean
 from headrace.types import Array
 
 __all__ = [
+    "LEAST_SEEDS",
     "Estimate",
     "profiles",
     "seed_estimates",
@@ -20,7 +21,7 @@ __all__ = [
 
 _REPEATS = 2_000
 _SEED = 0
-_FEWEST = 10
+LEAST_SEEDS = 10
 """Seeds for an interval: of fewer, the bootstrap's is too narrow."""
 
 
@@ -40,7 +41,7 @@ def seed_estimates(values: Mapping[tuple[str, str], Sequence[float]]) -> dict[tu
     found: dict[tuple[str, str], Estimate] = {}
     for count in sorted({len(each) for each in values.values()}):
         names = [name for name, each in values.items() if len(each) == count]
-        if count < _FEWEST:
+        if count < LEAST_SEEDS:
             ranges = {name: (min(values[name]), max(values[name])) for name in names}
             found |= {name: Estimate(float(np.median(values[name])), *ranges[name]) for name in names}
             continue
@@ -68,5 +69,5 @@ def profiles(scores: Mapping[str, Array], thresholds: Array) -> dict[str, tuple[
     for name, values in scores.items():
         np.random.seed(_SEED)  # noqa: NPY002
         shares, bounds = library.create_performance_profile({name: values}, below, reps=_REPEATS)
-        found[name] = shares[name], bounds[name] if len(values) >= _FEWEST else None
+        found[name] = shares[name], bounds[name] if len(values) >= LEAST_SEEDS else None
     return found
