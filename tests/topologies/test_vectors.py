@@ -1,7 +1,9 @@
 """A run's shared parameters on servers after its end."""
 
 import contextlib
+import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,11 @@ import pytest
 
 from headrace._native import OptimizerOptions, Server
 from headrace.algorithms.a3c.config import A3C
-from headrace.errors import ConfigError
-from headrace.servers import Endpoint
+from headrace.errors import ConfigError, ServerError
+from headrace.gradients.base import ParameterVector
+from headrace.gradients.measured import MeasuredVector
+from headrace.servers import Endpoint, open_server
+from headrace.topologies.base import SharedVectors
 from headrace.topologies.workers import AdPsgd, ParameterServer
 
 
@@ -22,14 +27,59 @@ def test_a_run_that_ends_leaves_no_shards_on_further_servers() -> None:
     for vectors in runs:
         assert vectors is not None
         vectors(np.zeros(5, np.float32), OptimizerOptions("sgd"))
-    assert list(further.stats()["shards"]) == ["run/model-first/1", "run/model-second/1"]
+    first, second = further.stats()["shards"]
+    assert re.fullmatch(r"run/model-first/\w+/1", first)
+    assert re.fullmatch(r"run/model-second/\w+/1", second)
     assert runs[0] is not None
     runs[0].close()
-    assert list(further.stats()["shards"]) == ["run/model-second/1"]
+    assert list(further.stats()["shards"]) == [second]
     own.close()
     further.close()
     assert runs[1] is not None
     runs[1].close()  # no server answers
+
+
+@pytest.mark.parametrize("further", [False, True])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_workers_of_an_earlier_start_cannot_change_the_parameters(tmp_path: Path, further: bool, fresh: bool) -> None:
+    optimizer, count = OptimizerOptions("sgd"), 1 + further
+    with contextlib.ExitStack() as ends:
+        folders = [tmp_path / str(number) for number in range(count)]
+        servers = [ends.enter_context(contextlib.closing(Server(data=str(folder)))) for folder in folders]
+        endpoint, *others = (Endpoint(server.listen("unix:@"), "run") for server in servers)
+        config = ParameterServer(workers=1, shards=count, shard_servers=tuple(each.address for each in others))
+
+        def start(fresh: bool) -> tuple[SharedVectors, list[ParameterVector], list[MeasuredVector]]:
+            """One start of the run, which is then killed; its workers are not."""
+            with contextlib.closing(open_server(endpoint, "a1")) as server:
+                vectors = config.open_vectors(A3C(), endpoint, "a1", partial(server.begin, fresh=fresh))
+                assert vectors is not None
+                ends.callback(vectors.close)
+                values = np.zeros(2, np.float32)
+                opened = [vectors(values, optimizer) for _ in range(2)]
+                workers = [handle.open(values, optimizer, endpoint, 0, 0) for handle in vectors.handles]
+            return vectors, opened, [ends.enter_context(contextlib.closing(worker)) for worker in workers]
+
+        earlier, _, late = start(True)
+        _, opened, workers = start(fresh)
+        assert [len(server.stats()["shards"]) for server in servers] == [2] * count  # only those of this start
+        assert [len(list(folder.glob("shard-*"))) for folder in folders] == [2] * count
+        for worker in late:
+            worker.gradient[:] = 1.0
+            with pytest.raises(ServerError, match="is not on this server"):
+                worker.apply()
+        earlier.close()  # as a learner does that had lost its connection
+        for vector, worker in zip(opened, workers, strict=True):
+            assert (vector.pull(), vector.parameters.tolist()) == (0, [0.0, 0.0])
+            assert worker.apply() == (1, 0, True)
+
+
+def test_a_server_without_shards_is_refused_before_further_servers_are_asked() -> None:
+    config = ParameterServer(workers=1, shards=2, shard_servers=("unix:@no-such-server",))
+    vectors = config.open_vectors(A3C(), Endpoint("redis://host:1"))
+    assert vectors is not None
+    with pytest.raises(ConfigError, match=r"^server is redis://host:1; shards"):
+        vectors(np.zeros(2, np.float32), OptimizerOptions("sgd"))
 
 
 def test_workers_get_the_options_of_the_topology() -> None:

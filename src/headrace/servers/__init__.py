@@ -4,7 +4,7 @@ from headrace.replay.remote import read_token
 from headrace.servers.base import LEARNER, Endpoint, RoleServer, RunServer, shown
 from headrace.servers.connect import connect_role, connect_tables, open_server
 from headrace.servers.embedded import EmbeddedServer
-from headrace.servers.shards import blamed_server, drop_shards, lost_updates, open_shards
+from headrace.servers.shards import blamed_server, drop_earlier_shards, drop_shards, lost_updates, open_shards
 from headrace.servers.standalone import StandaloneServer
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "blamed_server",
     "connect_role",
     "connect_tables",
+    "drop_earlier_shards",
     "drop_shards",
     "lost_updates",
     "open_server",

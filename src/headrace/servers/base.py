@@ -109,7 +109,10 @@ class RunServer(ParameterStore, Protocol):
         return True
 
     def begin(self, *, fresh: bool) -> None:
-        """Drops what earlier starts of the run published, and with `fresh` all its data. add_table() implies it."""
+        """Drops what earlier starts of the run published and their shards, and with `fresh` all its data.
+
+        add_table() implies it.
+        """
         del fresh  # nothing is left of an earlier start
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> ReplayTable:

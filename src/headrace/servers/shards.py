@@ -10,7 +10,7 @@ from headrace.servers.base import Endpoint, shown
 from headrace.servers.simulated import SCHEME
 from headrace.servers.simulated_shards import SimulatedShards
 
-__all__ = ["blamed_server", "drop_shards", "lost_updates", "open_shards"]
+__all__ = ["blamed_server", "drop_earlier_shards", "drop_shards", "lost_updates", "open_shards"]
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 2.0
@@ -39,7 +39,7 @@ def open_shards(
         endpoint.name(name),
         count,
         shards=shards,
-        timeout_seconds=max(_CONNECT_SECONDS, endpoint.reconnect_seconds),
+        timeout_seconds=_connect_seconds(endpoint),
         token=endpoint.secret(),
         reconnect_seconds=endpoint.reconnect_seconds,
     )
@@ -49,6 +49,15 @@ def blamed_server(error: HeadraceError, address: str) -> tuple[str, str]:
     """The server that an error is about, and its message; the server is `address` if the error names no other."""
     named = re.fullmatch(r"address '([^']*)': (.*)", str(error), re.DOTALL)
     return (named[1], named[2]) if named else (address, str(error))
+
+
+def drop_earlier_shards(endpoint: Endpoint, name: str, servers: Sequence[str]) -> None:
+    """Removes the shards that earlier starts of a run left on `servers`; raises StorageError as open_shards()."""
+    if endpoint.address.startswith((SCHEME, _REDIS)):
+        return  # open_shards() says what is wrong
+    for server in servers:
+        with contextlib.closing(Client(server, _connect_seconds(endpoint), token=endpoint.secret())) as client:
+            client.drop(endpoint.name(f"{name}/"))
 
 
 def drop_shards(endpoint: Endpoint, name: str, servers: Sequence[str]) -> None:
@@ -71,6 +80,10 @@ def lost_updates(endpoint: Endpoint, name: str, servers: Sequence[str] = ()) -> 
                     vector = shard.rpartition("/")[0]
                     lost[vector] = max(lost.get(vector, 0), stats["lost"])
     return sum(lost.values())
+
+
+def _connect_seconds(endpoint: Endpoint) -> float:
+    return max(_CONNECT_SECONDS, endpoint.reconnect_seconds)
 
 
 @contextlib.contextmanager

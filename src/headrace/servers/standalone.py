@@ -160,14 +160,15 @@ class StandaloneServer(RunServer):
         return True
 
     def begin(self, *, fresh: bool) -> None:
-        """Drops blobs of earlier starts, and with `fresh` all data of the run; a second call has no effect."""
+        """Drops blobs and shards of earlier starts, with `fresh` all data of the run; a second call has no effect."""
         if self._begun:
             return
         self._begun = True
         if fresh:
             self._client.drop(self._endpoint.name(""))
         else:
-            self._drop_blobs()
+            self._drop_each("parameters")
+            self._drop_each("shards")  # after the notice: a worker that finds no shards waits for the next one
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> StandaloneTable:
         """A table of the run; calls begin() if that was not done before."""
@@ -202,7 +203,7 @@ class StandaloneServer(RunServer):
             return False
         with contextlib.suppress(HeadraceError):  # errors of priorities for the previous server do not matter
             self._late_connection.client.settle()
-        self._drop_blobs()  # late blobs of earlier versions would block new publications
+        self._drop_each("parameters")  # late blobs of earlier versions would block new publications
         for table in self._tables:
             table.renew()
         return True
@@ -218,10 +219,11 @@ class StandaloneServer(RunServer):
         self._late_connection.close()
         self._publications.close()
 
-    def _drop_blobs(self) -> None:
+    def _drop_each(self, kind: str) -> None:
+        """Drops the run's blobs or shards; `kind` is that of the server's statistics."""
         prefix = self._endpoint.name("")
-        for blob in [blob for blob in self._client.stats()["parameters"] if blob.startswith(prefix)]:
-            self._client.drop(blob)
+        for name in [name for name in self._client.stats()[kind] if name.startswith(prefix)]:
+            self._client.drop(name)
 
     def _claim(self, owner: int, run: int) -> None:
         keep_seconds = self._endpoint.reconnect_seconds

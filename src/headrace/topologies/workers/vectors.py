@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions, SharedModel
+from headrace.clock import random_bits
 from headrace.errors import HeadraceError
 from headrace.gradients.base import ParameterVector, SharedOptions
 from headrace.gradients.handles import ServedHandle, SharedHandle, VectorHandle
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.gradients.shared import OverseenVector
-from headrace.servers import Endpoint, drop_shards, lost_updates
+from headrace.servers import Endpoint, drop_earlier_shards, drop_shards, lost_updates
 from headrace.topologies.config import Begin
 
 __all__ = ["MemoryVectors", "ServedVectors"]
@@ -65,7 +66,11 @@ class MemoryVectors:
 
 
 class ServedVectors:
-    """Parameters in shards on servers; implements `SharedVectors`."""
+    """Parameters in shards on servers; implements `SharedVectors`.
+
+    The shards of each start have other names: a worker that an earlier start left behind finds none, and cannot push to
+    those of this start.
+    """
 
     def __init__(self, name: str, options: ServedOptions, endpoint: Endpoint, begin: Begin | None) -> None:
         self._endpoint = endpoint
@@ -74,13 +79,16 @@ class ServedVectors:
         self._handles: list[ServedHandle] = []
         self._reconnections = 0
         self._updates_lost = 0
-        self._name = name
+        self._model = name
+        self._name = f"{name}/{random_bits(32):08x}"
         self._options = options
 
     def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
         """Creates the shards of the next vector [P]."""
-        if self._begin is not None:
-            self._begin()
+        if not self._vectors:
+            if self._begin is not None:
+                self._begin()
+            drop_earlier_shards(self._endpoint, self._model, self._options.servers)
         handle = ServedHandle(self._options_for(len(initial)), self._next_name())
         vector = ServedVector(initial, options, self._endpoint, handle.name, handle.options, fresh=True)
         self._vectors.append(vector)
