@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace import A3C, Apex, Hogwild
+from headrace import A3C, Apex, Hogwild, ParameterServer, Ray
 from headrace.errors import ConfigError
 from headrace.settings import RunConfig
 from headrace.tuning.space import Space, apply, read_spaces
@@ -51,6 +51,7 @@ def test_a_space_is_read(config: RunConfig, name: str, text: str, space: Space) 
         ("batch-size", "choice:32,32", "choice:A,B,... with different values"),
         ("prioritized", "choice:true,1", "prioritized is 1; it must be true or false"),
         ("network", "choice:mlp,cnn", "network is cnn; it must be one of auto, mlp"),
+        ("device", "choice:cpu,cuda:99", "^tune device=choice:cpu,cuda:99: device is cuda:99; torch finds"),
         ("replay-capacity", "int:100:9000", "replay_capacity is 100; it must be at least the batch size"),
     ],
 )
@@ -65,6 +66,17 @@ def test_whole_numbers_are_required_inside_a_range_too(config: RunConfig) -> Non
     apex = dataclasses.replace(config, topology=Apex())
     with pytest.raises(ConfigError, match=r"pull_period is .*; it must be a whole number of steps"):
         read_spaces({"pull-period": "uniform:100:500"}, apex)
+
+
+def test_the_devices_of_a_clusters_nodes_may_be_others(config: RunConfig) -> None:
+    [space] = read_spaces({"device": "choice:cpu,cuda:99"}, dataclasses.replace(config, launcher=Ray()))
+    assert space.choices == ("cpu", "cuda:99")
+
+
+def test_what_the_topology_refuses_is_refused(config: RunConfig) -> None:
+    workers = dataclasses.replace(config, algorithm=A3C(), topology=ParameterServer())
+    with pytest.raises(ConfigError, match="tune replay=choice:local,global: replay is global and algorithm is a3c"):
+        read_spaces({"replay": "choice:local,global"}, workers)
 
 
 def test_at_least_one_setting_is_required_and_none_twice(config: RunConfig) -> None:

@@ -14,7 +14,7 @@ from headrace.topologies.config import Topology
 from headrace.training.hardware import choose_device
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Assembly", "assemble"]
+__all__ = ["Assembly", "assemble", "find_device"]
 
 
 class Assembly(NamedTuple):
@@ -36,9 +36,9 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
     """
     config.topology.require_algorithm(config.algorithm)
     spec = describe(config.environment)
+    device = find_device(config)
     begin = partial(server.begin, fresh=fresh)
     vectors = config.topology.open_vectors(config.algorithm, server.endpoint, run_id, begin)
-    device = _device(config) if vectors is None else _processor(config)
     with contextlib.ExitStack() as undo:
         if vectors is not None:
             undo.callback(vectors.close)
@@ -67,17 +67,17 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
     return Assembly(spec, updater, program, topology, note)
 
 
-def _device(config: RunConfig) -> str:
-    """The learner's device: "auto" is the CPU for the native engine."""
-    return choose_device("cpu" if (config.device, config.learner_engine) == ("auto", "native") else config.device)
+def find_device(config: RunConfig) -> str:
+    """The learner's device: "auto" is the CPU for the native engine, and for workers, which learn on nothing else.
 
-
-def _processor(config: RunConfig) -> str:
-    """The CPU, on which workers learn; raises ConfigError for another device."""
-    if config.device not in ("auto", "cpu"):
-        choose_device(config.device)
+    Raises ConfigError if the device is not available here, or not for the topology.
+    """
+    workers = config.topology.has_workers
+    by_cpu = config.device == "auto" and (workers or config.learner_engine == "native")
+    device = choose_device("cpu" if by_cpu else config.device)
+    if workers and device != "cpu":
         raise ConfigError(
             f"device is {config.device} and topology is {config.topology.name}, whose workers learn on the CPU: "
             "cpu or auto is required, or topology apex or serial"
         )
-    return "cpu"
+    return device

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, get_type_hints
 from headrace.errors import ConfigError, require
 from headrace.fields import errors_of, fits, require_fit, required_of
 from headrace.settings import RunConfig
+from headrace.training.assembly import find_device
 from headrace.values import parse_count, parse_number
 
 __all__ = ["KINDS", "Space", "apply", "read_spaces"]
@@ -65,7 +66,7 @@ def read_spaces(tune: Mapping[str, str], config: RunConfig) -> list[Space]:
         _part_of(config, space.name)
         with errors_of(f"tune {space.name}={text}"):
             for value in space.probes():
-                apply(config, {space.name: value})
+                _require_usable(apply(config, {space.name: value}))
         spaces.append(space)
     return spaces
 
@@ -80,6 +81,13 @@ def apply(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
         changes[part][field] = _read_choice(field, value, hint) if isinstance(value, str) else value
     parts = {part: dataclasses.replace(getattr(config, part), **changes[part]) for part in _PARTS if changes[part]}
     return dataclasses.replace(config, **parts, **changes[""])
+
+
+def _require_usable(config: RunConfig) -> None:
+    """Raises ConfigError for what a run refuses before it has created its environment."""
+    config.topology.require_algorithm(config.algorithm)
+    if config.launcher.name == "processes":  # the nodes of a cluster may have other devices
+        find_device(config)
 
 
 def _read(name: str, text: str) -> Space:
