@@ -234,3 +234,29 @@ def test_mistakes(training, words, complaint, capsys):
     assert err.startswith(f"headrace: error: {complaint}")
     assert err.count("\n") == 1
     assert training.calls == []
+
+
+@pytest.mark.parametrize("kind", ["actor", "worker"])
+@pytest.mark.parametrize(
+    ("logs", "complaint"),
+    [("file", "log_dir is file; it must be a directory"), ("file/logs", "can't write file/logs: Not a directory")],
+)
+def test_logs_that_cannot_be_written_are_refused_before_a_server_is_asked(
+    kind, logs, complaint, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("kept")
+    monkeypatch.setattr("headrace.launch.separate_roles.connect_role", None)  # a call would fail
+    assert main([kind, "--server", "tcp://127.0.0.1:9", "--log-dir", logs]) == 2
+    assert capsys.readouterr().err == f"headrace: error: {complaint}\n"
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_a_directory_for_logs_that_stays_empty_is_removed_unless_it_existed(existed, tmp_path, monkeypatch):
+    monkeypatch.setattr("headrace.settings.server._RECONNECT_SECONDS", 0.2)
+    logs = tmp_path / "logs"
+    if existed:
+        logs.mkdir()
+    assert main(["actor", "--server", "tcp://127.0.0.1:9", "--log-dir", str(logs)]) == 2
+    assert logs.exists() == existed

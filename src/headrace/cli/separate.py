@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from headrace.cli.arguments import ServerOptions
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, require
 from headrace.launch.separate_roles import run_separate
 from headrace.report import make_default_directory
 from headrace.types import ActingKind
@@ -31,11 +31,14 @@ def act(kind: ActingKind, count: int, options: SeparateOptions) -> int:
     endpoint = options.server.endpoint
     if endpoint is None:
         raise ConfigError(f"server is missing; it is required: headrace {kind} --server ADDRESS")
-    logs = options.log_dir or make_default_directory(f"{kind}s", endpoint.run, datetime.now())
+    given = options.log_dir
+    require("log_dir", given, given is None or not given.exists() or given.is_dir(), "a directory")
+    made = given is None or not given.exists()
+    logs = given or make_default_directory(f"{kind}s", endpoint.run, datetime.now())
     try:
         return 130 if run_separate(endpoint, kind, count, logs, _say) == "interrupt" else 0
     finally:
-        if options.log_dir is None:
+        if made:
             with contextlib.suppress(OSError):  # there are logs in it
                 logs.rmdir()
 

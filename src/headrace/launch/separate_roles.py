@@ -40,13 +40,13 @@ def run_separate(
     reports a user's mistake, LaunchError for the third death within a minute and if the server is gone, and
     StorageError if logs can't be written.
     """
+    _make(logs)
     try:
         with interruptible(), Guard(f"headrace {kind}"):
             with _warn_if_slow(endpoint, say):
                 server = connect_role(endpoint)
             try:
                 notice = _await_slots(server, endpoint.run, kind, say)
-                _make(logs)
                 say(f"{_counted(kind, count)} in {notice.environment}; logs: {logs}")
                 if len(notice.slots) < count:
                     say(f"the run has slots for {_counted(kind, len(notice.slots))}; the others wait for a free one")
