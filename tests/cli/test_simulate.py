@@ -7,6 +7,7 @@ import pytest
 
 from headrace.cli.main import main
 from headrace.errors import ConfigError
+from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
 
 CORRIDOR = "headrace.environments.toy:Corridor"
@@ -64,6 +65,17 @@ def test_sizes_before_an_error_are_kept(tmp_path: Path, capsys: pytest.CaptureFi
     assert "replay_capacity" in capsys.readouterr().err
     assert len((tmp_path / "out" / "capacity.csv").read_text().splitlines()) == 2
     assert (tmp_path / "out" / "index.html").exists()
+
+
+def test_the_directory_of_a_run_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with RunDirectory.create(tmp_path / "run", "{}"):
+        pass
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["simulate", CORRIDOR, "--cores", "1", "--output", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"headrace: error: output is {tmp_path / 'run'}; it must be another directory")
+    assert error.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("rule", [["--time_limit", "3"], ["--time-limit=3"], ["--time_limit=3"]])

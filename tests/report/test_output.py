@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import ConfigError, StorageError
 from headrace.report.output import write_output
-from headrace.report.run_directory import RunDirectory, require_output
+from headrace.report.run_directory import RunDirectory, require_output, require_output_folder
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,17 @@ def test_other_files_next_to_them_are_not(tmp_path: Path, name: str) -> None:
     require_output("output", tmp_path / "run" / name, ".json")
     (tmp_path / "checkpoints").mkdir()
     require_output("output", tmp_path / "checkpoints" / name, ".json")  # no run's
+
+
+def test_a_run_s_directory_takes_no_other_results(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path / "run", "{}"):
+        pass
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    for name in ("run", "run/.", "link", "run/logs", "link/logs", "run/checkpoints/new"):
+        with pytest.raises(ConfigError, match=f"^output is .*{name.rstrip('/.')}; it must be another directory"):
+            require_output_folder("output", tmp_path / name)
+    for name in ("run/new", "new", ""):
+        require_output_folder("output", tmp_path / name)
 
 
 def test_what_can_t_be_written_is_refused_before_the_work(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.cli.main import main
 from headrace.errors import ConfigError, LaunchError
+from headrace.report.run_directory import RunDirectory
 from headrace.studies.actorq.acting import CROSSOVER_COLUMNS, CrossoverCase
 from headrace.studies.actorq.study import ActorQ, ActorQOptions
 from headrace.studies.base import Measured, Part, Plan
@@ -60,6 +61,15 @@ def test_what_was_left_out_is_on_the_page_again(stand_in, tmp_path, origin) -> N
     assert read_origin(study, tmp_path) == known
     render_study(study, "small", ActorQOptions(), tmp_path, known)
     assert note in (tmp_path / "actorq.html").read_text()
+
+
+def test_the_directory_of_a_run_is_refused(stand_in, tmp_path, origin) -> None:
+    with RunDirectory.create(tmp_path, "{}"):
+        pass
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match=f"^output is {tmp_path}; it must be another directory"):
+        run_plan(stand_in(ActorQ), "small", {}, tmp_path, lambda line: None, origin)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def measure_slowly(case: CrossoverCase, folder: Path) -> Measured:

@@ -14,7 +14,7 @@ from headrace.cli.arguments import Environment, parse
 from headrace.cli.train import RunOptions, read_run_options
 from headrace.errors import ConfigError, require
 from headrace.launch.simulated import Simulated
-from headrace.report.run_directory import default_run_directory, require_output
+from headrace.report.run_directory import default_run_directory, require_output, require_output_folder
 from headrace.settings import preset
 from headrace.signals import held_back
 
@@ -65,6 +65,7 @@ def run(arguments: Sequence[str]) -> int:
     path = options.output or default_run_directory(
         f"simulate-{config.environment}", config.algorithm.name, datetime.now()
     )
+    require_output_folder("output", path)
     if (path / "capacity.csv").exists():
         raise ConfigError(f"{path} has an earlier prediction; another --output is required")
     with held_back():

@@ -25,6 +25,7 @@ __all__ = [
     "default_run_directory",
     "make_default_directory",
     "require_output",
+    "require_output_folder",
 ]
 
 _LOCK = ".lock"
@@ -39,9 +40,14 @@ def _owner(path: Path) -> Path | None:
     whole = path.resolve()
     for root in whole.parents[:_DEEPEST]:
         own = whole.relative_to(root).parts[0] in (_CONFIG, _METRICS, _SUMMARY, *_FOLDERS)
-        if own and (root / _CONFIG).is_file() and all((root / folder).is_dir() for folder in _FOLDERS):
+        if own and _is_run(root):
             return root
     return None
+
+
+def _is_run(path: Path) -> bool:
+    """Whether this is the directory of a run."""
+    return (path / _CONFIG).is_file() and all((path / folder).is_dir() for folder in _FOLDERS)
 
 
 def require_output(field: str, path: Path, suffix: str) -> None:
@@ -60,6 +66,11 @@ def require_output(field: str, path: Path, suffix: str) -> None:
         problem = f"no files may be written in {path.parent}"
     if problem:
         raise StorageError(f"can't write {path}: {problem}")
+
+
+def require_output_folder(field: str, path: Path) -> None:
+    """Checks a folder before results are written in it; raises ConfigError for a run's directory and its folders."""
+    require(field, path, not _is_run(path) and _owner(path) is None, "another directory, since this is a run's")
 
 
 def default_run_directory(environment: str, algorithm: str, now: datetime) -> Path:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from headrace.errors import ConfigError, HeadraceError, LaunchError
 from headrace.machine import available_cores
 from headrace.report.formats import counted
+from headrace.report.run_directory import require_output_folder
 from headrace.studies.base import Case, Measured, Part, Plan, Results, Say, Scale, Study
 from headrace.studies.results import Origin, make_folder, write_csv
 from headrace.studies.sheet import CASE, Row, Rows, Sheet, in_order, read_rows
@@ -53,6 +54,7 @@ def run_plan(
     Of each part it shows the cases of the plan and those of the commands that wrote its rows, or, where none is
     measured, rows of the same scale whose settings have changed since. It says how many rows it does not show.
     """
+    require_output_folder("output", output)
     make_folder(output)
     sheets = {part.name: Sheet(_file(output, part), origin, part.columns, part.later) for part in study.parts}
     wanted = {part: cases for part, cases in plan.items() if not parts or part in parts}
