@@ -19,6 +19,7 @@ __all__ = [
     "fits",
     "read_choice",
     "read_fields",
+    "read_input",
     "read_json",
     "read_object",
     "require_fit",
@@ -33,6 +34,8 @@ T = TypeVar("T")
 _hints = functools.cache(get_type_hints)
 _SHOWN = 60
 """Number of characters of a value that a message shows."""
+_MOST_BYTES = 50_000_000
+"""Of a file of settings."""
 
 MOST_STEPS = 10**15
 """Limit on counts of steps, updates or episodes: more than any run needs, and exact as a float."""
@@ -122,6 +125,20 @@ def read_choice(kinds: Mapping[Any, type[T]], record: dict[str, Any], key: str) 
     name = fields.pop(key, None)
     require(key, f"{name!r:.60}", name in (*kinds,), f"one of {', '.join(kinds)}")
     return read_fields(kinds[name], fields)
+
+
+def read_input(field: str, path: str | Path, what: str = "a file", most: int = _MOST_BYTES) -> bytes:
+    """The bytes of a file, or of a pipe, that the setting `field` names; `what` says what it must be.
+
+    Raises ConfigError if it can't be read or has more bytes than `most`, such as one without end.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise ConfigError(f"{field} is {path}; it must be {what} that can be read: {error.strerror}") from None
+    require(field, path, len(data) <= most, f"{what} of at most {most} bytes")
+    return data
 
 
 def read_json(kind: type[T], text: str | bytes, what: str) -> T:

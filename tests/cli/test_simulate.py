@@ -44,6 +44,8 @@ def test_a_run_is_predicted_on_each_number_of_cores(tmp_path: Path, capsys: pyte
         ([CORRIDOR, "--cores", "2", "--link", "fast"], "link"),
         ([CORRIDOR, "--cores", "2", "--faults", "often"], "faults"),
         ([CORRIDOR, "--cores", "2", "--costs", "missing.json"], "costs"),
+        ([CORRIDOR, "--cores", "2", "--costs", "/dev/zero"], "costs is /dev/zero; it must be a JSON file of at most"),
+        ([CORRIDOR, "--cores", "2", "--faults", "/dev/zero"], "faults is /dev/zero; it must be none, random:RATE or a"),
         (["calibrate", CORRIDOR, "--seconds", "0"], "seconds"),
     ],
 )

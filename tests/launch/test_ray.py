@@ -280,7 +280,8 @@ def test_a_cluster_of_another_version_is_one_line(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [("[1]", "it must be a YAML file"), ("{", "it can't be read"), (None, "it can't be read")]
+    ("content", "said"),
+    [("[1]", "it must be a YAML file"), ("{", "it can't be read"), (None, "it must be a YAML file")],
 )
 def test_a_runtime_environment_that_is_none(
     content: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

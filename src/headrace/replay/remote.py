@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import BatchStream, Client
-from headrace.errors import ConfigError, ReplayError, ServerError
+from headrace.errors import ReplayError, ServerError
+from headrace.fields import read_input
 from headrace.replay.base import ReplayTable
 from headrace.replay.batches import Allocate, BatchBuffer, StreamedBatches
 
@@ -23,14 +24,7 @@ def read_token(path: str | Path, field: str = "token_file") -> bytes:
 
     At most 8 KiB are read. `field` is the setting that names it.
     """
-    try:
-        with open(path, "rb") as file:
-            text = file.read(_MOST_TOKEN_FILE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{field} is {path}; it must be a file that can be read: {error.strerror}") from None
-    if len(text) > _MOST_TOKEN_FILE_BYTES:
-        raise ConfigError(f"{field} is {path}; it must be a file of at most {_MOST_TOKEN_FILE_BYTES} bytes")
-    return text.strip()
+    return read_input(field, path, most=_MOST_TOKEN_FILE_BYTES).strip()
 
 
 def connect(address: str, timeout_seconds: float = 10.0, token_file: str | Path | None = None) -> "Connection":

@@ -67,6 +67,12 @@ def test_mistakes_are_named(tmp_path: Path, record: object, named: str) -> None:
         Costs.read(write(tmp_path / "costs.json", record))
 
 
+def test_a_file_that_is_not_json_is_named(tmp_path: Path) -> None:
+    (tmp_path / "costs.json").write_bytes(b"\xff{")
+    with pytest.raises(ConfigError, match=r"^costs: .*costs\.json is not JSON"):
+        Costs.read(tmp_path / "costs.json")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.json"):
         Costs.read(tmp_path / "none.json")

@@ -41,6 +41,12 @@ def test_mistakes_are_named(tmp_path: Path, record: object, named: str) -> None:
         read_faults(str(path), 0)
 
 
+def test_a_file_that_is_not_json_is_named(tmp_path: Path) -> None:
+    (tmp_path / "faults.json").write_bytes(b"\xff[")
+    with pytest.raises(ConfigError, match=r"^faults is .*faults\.json; it must be a JSON file"):
+        read_faults(str(tmp_path / "faults.json"), 0)
+
+
 def test_every_kind_takes_its_own_fields(tmp_path: Path) -> None:
     of_roles = [{"at": 1, "kind": kind, "role": "*", "seconds": 2} for kind in ("slow", "pause", "delay", "cut")]
     path = tmp_path / "faults.json"

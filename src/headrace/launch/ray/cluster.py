@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigError
+from headrace.fields import read_input
 
 try:
     import ray
@@ -161,9 +162,10 @@ def _unusable(address: str, error: Exception) -> ConfigError:
 def _read_runtime_env(path: Path) -> dict[str, Any]:
     import yaml  # a dependency of ray
 
+    text = read_input("ray_runtime_env", path, "a YAML file")
     try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
         raise ConfigError(f"ray_runtime_env is {path}; it can't be read: {error_line(error)}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"ray_runtime_env is {path}; it must be a YAML file of a Ray runtime environment's fields")

@@ -1,7 +1,6 @@
 """What the work of a run costs in simulated time: seconds on one core."""
 
 import dataclasses
-import json
 import math
 import random
 from collections.abc import Mapping
@@ -10,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from headrace.errors import ConfigError, require
-from headrace.fields import errors_of
+from headrace.errors import require
+from headrace.fields import errors_of, read_input, read_object
 from headrace.values import parse_duration
 
 __all__ = ["WORK", "Cost", "Costs"]
@@ -128,11 +127,7 @@ class Costs:
         A single time of "environment" is that of one step of one environment. What is left out keeps its default.
         Raises ConfigError.
         """
-        try:
-            record = json.loads(path.read_text())
-        except (OSError, ValueError, RecursionError) as error:
-            raise ConfigError(f"costs is {path}; it must be a JSON file that can be read: {error}") from None
-        require("costs", str(path), isinstance(record, dict), "a file with a JSON object")
+        record = read_object(read_input("costs", path, "a JSON file"), f"costs: {path}")
         record.pop("calibration", None)
         shares = {name: record.pop(name) for name in _SHARES if name in record}
         return Costs({**WORK, **{name: _read(name, value, path) for name, value in record.items()}}, **shares)

@@ -7,12 +7,11 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
 from headrace.clock import monotonic, sleep
 from headrace.errors import ConfigError, require
-from headrace.fields import check_types, errors_of, read_fields
+from headrace.fields import check_types, errors_of, read_fields, read_input
 from headrace.launch.deaths import DEATHS, DEATHS_SECONDS
 from headrace.launch.simulated.world import Process, SimulatedWorld
 from headrace.servers.simulated import SimulatedServer
@@ -79,12 +78,11 @@ def read_faults(text: str, seed: int) -> tuple[Fault, ...]:
     rate = read_fault_rate(text)
     if rate:
         return random_faults(rate, seed)
+    content = read_input("faults", text, "none, random:RATE or a JSON file")
     try:
-        records = json.loads(Path(text).read_text())
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"faults is {text}; it must be none, random:RATE or a JSON file that can be read: {error}"
-        ) from None
+        records = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"faults is {text}; it must be a JSON file: {error}") from None
     require("faults", text, isinstance(records, list), "a file with a JSON list")
     faults = []
     for number, record in enumerate(records, 1):
