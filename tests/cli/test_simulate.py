@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from headrace.cli.main import main
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, LaunchError
+from headrace.launch.simulated import Simulated
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
 
@@ -124,6 +126,25 @@ def test_a_run_that_fails_in_simulated_time_names_the_command_that_repeats_it(
     error = capsys.readouterr().err
     assert "evaluator 0 died 3 times" in error
     assert error.strip().endswith(f"to repeat it: headrace {' '.join(words)}")
+
+
+def test_a_size_that_fails_names_the_command_that_repeats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from headrace.simulation import capacity
+
+    def train(config: RunConfig, run: RunDirectory, *_: object) -> SimpleNamespace:
+        if config.launcher == Simulated(cores=8):
+            raise LaunchError("it broke")
+        run.append({"kind": "none"})
+        return SimpleNamespace(summary={"stopped_by": "time"})
+
+    monkeypatch.setattr(capacity, "train", train)
+    monkeypatch.setattr(capacity, "_read", lambda count, *_: capacity.Prediction(count, *[0.0] * 4, "", *[0] * 4, ""))
+    words = ["simulate", CORRIDOR, "--cores", "2", "8", "32", "--seed", "3", "--quiet"]
+    assert main([*words, "--output", str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err
+    assert error == f"headrace: error: it broke; to repeat it: headrace simulate {CORRIDOR} --seed 3 --cores 8\n"
 
 
 @pytest.mark.parametrize("command", ["train", "simulate"])

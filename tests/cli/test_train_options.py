@@ -9,7 +9,7 @@ import pytest
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.registry import ALGORITHMS
-from headrace.cli.arguments import find_environment, flag_types, without_run_dir
+from headrace.cli.arguments import find_environment, flag_types, repeating
 from headrace.cli.train import options_type, read_options
 from headrace.errors import ConfigError
 from headrace.settings import PRESETS, RunConfig, preset
@@ -120,8 +120,8 @@ def test_the_environment_may_be_at_any_position(text):
 @pytest.mark.parametrize(
     "text", ["--run-dir runs/a X --seed 3", "X --run_dir=runs/a --seed 3", "X --seed 3 --run-dir a"]
 )
-def test_the_run_directory_is_left_out(text):
-    assert without_run_dir(words(text)) == ["X", "--seed", "3"]
+def test_a_command_that_repeats_a_run_leaves_out_its_directory(text):
+    assert repeating(words(f"{text} --quiet"), "run-dir") == ["X", "--seed", "3"]
 
 
 def test_no_environment():

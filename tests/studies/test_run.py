@@ -88,7 +88,7 @@ def test_simulated_cases_are_measured_by_other_processes(tmp_path, origin) -> No
     )
     plan = {"crossover": tuple(CrossoverCase(64, batch) for batch in range(1, 6)), "training": ()}
     said: list[str] = []
-    with pytest.raises(LaunchError, match="1 case failed"):
+    with pytest.raises(LaunchError, match=f"^1 case failed; .* to repeat it: {origin.command}$"):
         run_plan(study, "small", plan, tmp_path, said.append, origin)
     rows = read_rows(tmp_path / "crossover.csv", CROSSOVER_COLUMNS)
     assert {row["case"] for row in rows} == {case.name for case in plan["crossover"] if case.batch != 2}

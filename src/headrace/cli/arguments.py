@@ -34,8 +34,8 @@ __all__ = [
     "find_environment",
     "flag_types",
     "parse",
+    "repeating",
     "require_known",
-    "without_run_dir",
 ]
 
 T = TypeVar("T")
@@ -201,10 +201,11 @@ def _is_value(word: str, texts: bool, names: Collection[str]) -> bool:
     return re.match(r"\.?\d", word) is not None
 
 
-def without_run_dir(arguments: Sequence[str]) -> list[str]:
-    """The arguments without --run-dir, which must be another for another run."""
-    text = "\0".join(arguments)
-    return re.sub(r"(^|\0)--run[-_]dir(=|\0)[^\0]*", "", text).strip("\0").split("\0")
+def repeating(arguments: Sequence[str], directory: str) -> list[str]:
+    """The arguments that repeat a run, without --quiet and `directory`, a flag whose value must be another."""
+    flag = directory.replace("-", "[-_]")
+    text = re.sub(rf"(^|\0)--{flag}(=|\0)[^\0]*", "", "\0".join(arguments))
+    return [word for word in text.strip("\0").split("\0") if word != "--quiet"]
 
 
 def _first_paragraph(box: str) -> str:

@@ -1,15 +1,20 @@
-"""Prints the summary of a run that has stopped."""
+"""What a command says of a run that has stopped: its summary, or its failure and the command that repeats it."""
 
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import DivergenceError, HeadraceError, LaunchError, ServerError
 from headrace.report.formats import count, duration, score_text
 
 if TYPE_CHECKING:
     from headrace.training import Result
 
-__all__ = ["conclude"]
+__all__ = ["FAILURES", "conclude", "repeatable"]
+
+FAILURES = (LaunchError, ServerError, DivergenceError)
+"""Errors of a run that is no user's mistake: in simulated time the same command repeats them."""
 
 _STOPS = {
     "score": ("reached the target score", " --until-score X"),
@@ -44,6 +49,11 @@ def conclude(result: "Result") -> int:
     print(f"  headrace report {path}")
     print(f"  headrace resume {path}{further}")
     return 130 if stopped_by == "interrupt" else 0
+
+
+def repeatable(failure: HeadraceError, command: Sequence[str]) -> HeadraceError:
+    """The same failure with the command that repeats it."""
+    return type(failure)(f"{failure}; to repeat it: {shlex.join(command)}")
 
 
 def _deaths(exits: list[dict[str, Any]]) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from headrace.cli.arguments import Environment, parse
+from headrace.cli.arguments import Environment, parse, repeating
+from headrace.cli.ending import FAILURES, repeatable
 from headrace.cli.train import RunOptions, read_run_options
 from headrace.errors import ConfigError, require
 from headrace.launch.simulated import Simulated
@@ -49,6 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     if words[:1] == ["calibrate"]:
         return _calibrate(words[1:])
     cores, rest = _take_cores(words)
+    given = repeating(rest, "output")
     described = (
         "Simulate a run on each number of cores and print its speed, staleness, busy cores and bottleneck; "
         f"{_CORES} takes several numbers. Without a stopping rule it stops after {_SECONDS:.0f} simulated seconds. "
@@ -75,6 +77,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         for prediction in predict(config, cores, path, (lambda text: None) if options.quiet else print):
             predictions.append(prediction)
+    except FAILURES as error:
+        failed = str(cores[len(predictions)])
+        raise repeatable(error, [*_PROG.split(), *given, _CORES, failed]) from error
     finally:  # also of the sizes before an error or an interrupt
         if predictions:
             write_tables(predictions, path)

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +20,12 @@ from headrace.cli.arguments import (
     find_environment,
     flag_types,
     parse,
+    repeating,
     require_known,
-    without_run_dir,
 )
-from headrace.cli.ending import conclude
+from headrace.cli.ending import FAILURES, conclude, repeatable
 from headrace.cli.sinks import TrackerName, open_sinks
-from headrace.errors import ConfigError, DivergenceError, LaunchError, ServerError
+from headrace.errors import ConfigError
 from headrace.launch.registry import LAUNCHERS
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig, preset
@@ -134,11 +133,10 @@ def run(arguments: Sequence[str]) -> int:
     options = read_options(arguments)
     try:
         return start(options)
-    except (LaunchError, ServerError, DivergenceError) as error:
+    except FAILURES as error:
         if not options.launcher.repeatable:
             raise
-        words = [word for word in without_run_dir(arguments) if word != "--quiet"]
-        raise type(error)(f"{error}; to repeat it: {shlex.join([*_PROG.split(), *words])}") from error
+        raise repeatable(error, [*_PROG.split(), *repeating(arguments, "run-dir")]) from error
 
 
 def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -> int:

@@ -77,7 +77,10 @@ def run_plan(
         write_csv(output / "left_out.csv", [{"note": note} for note in notes], origin)
         page = _write_page(study, results, [*hidden, *notes], output, origin)
     if failures:
-        raise LaunchError(f"{len(failures)} case{'s' if len(failures) > 1 else ''} failed; {page} has the rest")
+        them = "them" if len(failures) > 1 else "it"
+        raise LaunchError(
+            f"{counted(len(failures), 'case')} failed; {page} has the rest; to repeat {them}: {origin.command}"
+        )
     return page
 
 
