@@ -55,6 +55,10 @@ STEP = """
         ("observation", "-np.inf", "reward is -inf"),
         ("observation", "1e39", "reward is 1e+39; a finite float32 is required"),
         ("observation", "None", "reward is None; a number is required"),
+        ("observation", "'1'", "reward is '1'; a number is required"),
+        ("observation", "np.array(b'1')", "reward is array(b'1', dtype='|S1'); a number is required"),
+        ("observation", "1j", "reward is 1j; a number is required"),
+        ("observation", "[1, 2]", "reward is [1, 2]; a number is required"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -65,6 +69,13 @@ def test_faulty_steps(own_module, observation, reward, problem):
     place = f'environment "{name}:Odd", index 0, episode 0, step 1: '
     with pytest.raises(EnvironmentFault, match=re.escape(place + problem)):
         batch.step(zeros(2))
+
+
+@pytest.mark.parametrize("reward", ["True", "1", "np.float32(1)", "np.uint8(1)", "np.bool_(True)", "np.array(1.0)"])
+def test_a_reward_may_be_any_real_number(own_module, reward):
+    batch = make_batch(f"{own_module(STEP.format(observation='observation', reward=reward))}:Odd", 2, seed=0)
+    batch.start()
+    assert batch.step(zeros(2)).reward.tolist() == [1, 1]
 
 
 def test_faulty_reset_names_its_episode(own_module):

@@ -129,6 +129,11 @@ class NoInfo(Walk):
     def step(self, action):
         return *super().step(action)[:4], None
 
+class Text(Walk):
+    def step(self, action):
+        observation, reward, *others = super().step(action)
+        return observation, str(reward), *others
+
 class Exit(Walk):
     def step(self, action):
         if self.steps == 10:
@@ -205,6 +210,8 @@ def test_an_environment_without_faults(own: None) -> None:
         ("Shape", "gymnasium", "error", ""),
         ("NoInfo", "info", "error", "step 0: info is None; it must be a dict"),
         ("NoInfo", "determinism", "ok", ""),
+        ("Text", "steps", "error", "reward is '"),
+        ("Text", "batch", "error", "reward is '"),
         ("Exit", "steps", "error", "SystemExit: 4"),
         ("Graph", "spaces", "error", "observation has the space Graph"),
     ],

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from headrace.errors import CheckpointError, ConfigError, EnvironmentFault
 from headrace.types import Array, EnvironmentSpec, EnvironmentStep
 
-__all__ = ["EnvironmentBatch", "Episode", "OpenEpisode", "Suite", "VectorSuite", "episode_seed"]
+__all__ = ["EnvironmentBatch", "Episode", "OpenEpisode", "Suite", "VectorSuite", "episode_seed", "read_reward"]
 
 
 class Episode(NamedTuple):
@@ -36,6 +36,19 @@ class OpenEpisode(NamedTuple):
 def episode_seed(seed: int, index: int, episode: int) -> int:
     """Seed (31 bits) of one episode of one environment, so that any episode can be repeated alone."""
     return int(np.random.SeedSequence([seed, index, episode]).generate_state(1)[0] >> 1)
+
+
+def read_reward(reward: Any) -> float:
+    """What an environment's step() returned as reward; raises EnvironmentFault unless it is a real number.
+
+    That may be NumPy's, or an array of one. float() also reads texts, such as "1".
+    """
+    try:
+        if isinstance(reward, float | int | np.floating) or np.asarray(reward).dtype.kind in "biuf":
+            return float(reward)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is torch's
+        pass
+    raise EnvironmentFault(f"reward is {reward!r:.60}; a number is required")
 
 
 class EnvironmentBatch(ABC):

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed
+from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed, read_reward
 from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
 from headrace.environments.records import FLOAT32_MAX, finite_float32
@@ -209,9 +209,9 @@ class SingleEnvironments(EnvironmentBatch):
         observation, reward, terminated, truncated, info = result
         self._store(index, observation, info, out, row, final=bool(terminated))
         try:
-            value = float(reward)
-        except (TypeError, ValueError, OverflowError):
-            self._fault(index, f"reward is {reward!r:.60}; a number is required")
+            value = read_reward(reward)
+        except EnvironmentFault as error:
+            self._fault(index, str(error))
         if not -FLOAT32_MAX <= value <= FLOAT32_MAX:  # false for NaN as well
             self._fault(index, f"reward is {value}; a finite float32 is required")
         self._return[index] += value

@@ -15,6 +15,7 @@ from headrace.algorithms.registry import ALGORITHMS
 from headrace.clock import monotonic
 from headrace.environments import describe, make, make_batch
 from headrace.environments.actions import BranchActions, action_parts
+from headrace.environments.base import read_reward
 from headrace.environments.calls import calling
 from headrace.environments.records import MASK
 from headrace.environments.spaces import close
@@ -180,7 +181,7 @@ def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -
         begin = monotonic()
         observation, reward, terminated, truncated, info = environment.step(_sample(environment, observation, info))
         trace.seconds.append(monotonic() - begin)
-        trace.rewards.append(float(reward))
+        trace.rewards.append(read_reward(reward))
         length += 1
         if terminated or truncated:
             trace.lengths.append(length)
@@ -271,7 +272,7 @@ def _record(environment_id: str, steps: int, clock: PhaseClock) -> list[dict[str
             clock.beat()
             observation, reward, terminated, truncated, info = environment.step(_sample(environment, observation, info))
             ends = {"terminated": terminated, "truncated": truncated}
-            records.append({"observation": observation, "reward": float(reward), **ends})
+            records.append({"observation": observation, "reward": read_reward(reward), **ends})
             if terminated or truncated:
                 clock.beat()
                 observation, info = environment.reset()
