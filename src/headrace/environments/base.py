@@ -15,6 +15,8 @@ from headrace.types import Array, EnvironmentSpec, EnvironmentStep
 
 __all__ = ["EnvironmentBatch", "Episode", "OpenEpisode", "Suite", "VectorSuite", "episode_seed", "read_reward"]
 
+_NUMBERS = (float, int, np.floating)
+
 
 class Episode(NamedTuple):
     """A finished episode of environment number `environment`; `return_` is of unclipped rewards."""
@@ -44,7 +46,7 @@ def read_reward(reward: Any) -> float:
     That may be NumPy's, or an array of one. float() also reads texts, such as "1".
     """
     try:
-        if isinstance(reward, float | int | np.floating) or np.asarray(reward).dtype.kind in "biuf":
+        if isinstance(reward, _NUMBERS) or np.asarray(reward).dtype.kind in "biuf":
             return float(reward)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is torch's
         pass
