@@ -62,7 +62,10 @@ def launcher() -> Callable[[Endpoint, Path], Launcher]:
 
 @pytest.fixture
 def train(tmp_path: Path) -> Train:
-    """Trains in this process with the roles as threads; every call has a separate run directory."""
+    """Trains in this process with the roles as threads; every call has a separate run directory.
+
+    With a simulated `launcher` in simulated time, so that the outcome depends on the seed only.
+    """
 
     def start(topology: str, name: str = "run", **settings: Any) -> Result:
         given = settings.pop("algorithm", {})
@@ -71,7 +74,8 @@ def train(tmp_path: Path) -> Train:
             **{"environment": CORRIDOR, "algorithm": algorithm, "topology": TOPOLOGIES[topology], **settings}
         )
         with RunDirectory.create(tmp_path / name, config.to_json()) as run:
-            return Result(run, Trainer(config, run, QuietDisplay(), launcher=threads).run())
+            roles = None if "launcher" in settings else threads
+            return Result(run, Trainer(config, run, QuietDisplay(), launcher=roles).run())
 
     return start
 

@@ -10,6 +10,7 @@ from headrace.algorithms.crossq.config import CrossQ
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.sac.config import SAC
 from headrace.algorithms.td3.config import TD3
+from headrace.launch.simulated import Simulated
 from headrace.report.display import QuietDisplay
 from headrace.training import Result, resume
 
@@ -96,7 +97,7 @@ def resume_until(result: Result, steps: int) -> Result:
 
 @pytest.mark.parametrize("algorithm", SMALL)
 def test_learns_the_target_with_int8_actors(run: Train, algorithm: str) -> None:
-    result = run(algorithm, "apex", steps=4_000, final_evaluation_episodes=100)
+    result = run(algorithm, "apex", launcher=Simulated(), steps=4_000, final_evaluation_episodes=100)
     assert result.summary["mean_return"] >= 9.2  # 9.81 is the most, 6.67 to stand still
     [first, *_] = [record for record in result.run.read_metrics() if record["kind"] == "quantization"]
     assert 0 < first["largest"] < 0.1 * first["largest_output"]  # else nothing was quantized

@@ -9,6 +9,7 @@ import pytest
 
 import headrace
 from headrace.cli.main import main
+from headrace.launch.simulated import Simulated
 from headrace.training import export
 from headrace.training.checkpoint import newest_checkpoint
 
@@ -38,6 +39,7 @@ def test_it_learns_the_corridor(train: Any, tmp_path: Path, topology: str) -> No
     result = train(
         topology,
         algorithm={"network": "my_networks:build"},
+        launcher=Simulated(),
         until_score=1.0,
         steps=40_000,
         evaluation_period_steps=1_000,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.launch.simulated import Simulated
 from headrace.networks.precision import Precision
 
 from .conftest import TOPOLOGIES, Train
@@ -47,7 +48,7 @@ def test_actors_learn_with_a_policy_in_fewer_bits(
     apex = dataclasses.replace(TOPOLOGIES["apex"], precision=precision, communication_bits=bits)
     monkeypatch.setitem(TOPOLOGIES, "apex", apex)
     wide = {"hidden": (256, 256)}  # narrower layers are left as they are
-    result = train("apex", steps=4_000, final_evaluation_episodes=20, algorithm=wide)
+    result = train("apex", launcher=Simulated(), steps=4_000, final_evaluation_episodes=20, algorithm=wide)
     assert result.summary["mean_return"] >= 0.9  # the corridor's end is worth 1
     # Actors that keep their first policy are as stale as there were updates; the table holds all that was made.
     assert result.summary["staleness"] < 0.8 * result.summary["learner_steps"]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError, ConfigError, EnvironmentFault, StorageError
+from headrace.launch.simulated import Simulated
 from headrace.report.display import QuietDisplay
 from headrace.roles import evaluator
 from headrace.roles.evaluator import Score
@@ -30,9 +31,8 @@ def tensors(result: Any) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_learns_the_corridor_and_stops_at_the_score(train: Any, topology: str) -> None:
-    result = train(
-        topology, until_score=SOLVED, steps=40_000, evaluation_period_seconds=1, evaluation_period_steps=1000
-    )
+    periods = {"evaluation_period_seconds": 1, "evaluation_period_steps": 1_000}
+    result = train(topology, launcher=Simulated(), until_score=SOLVED, steps=40_000, **periods)
     assert result.summary["solved"]
     assert result.summary["stopped_by"] == "score"
     assert result.summary["evaluation_episodes"] == 100
