@@ -53,17 +53,12 @@ def simulate(path: Path, topology: Any, seed: int = 0, algorithm: Algorithm = SM
     return Run(checksum.hexdigest(), records, result.summary)
 
 
-SLOW = ("lock", "ad-psgd", "parameter-server", "planners")  # others take most of the same paths
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow) if case in SLOW else case for case in CASES]
-)
+@pytest.mark.parametrize("case", CASES)
 def test_the_same_seed_gives_the_same_bits(tmp_path: Path, case: str) -> None:
     topology, algorithm = CASES[case]
-    first, second = (simulate(tmp_path / name, topology, algorithm=algorithm, steps=400) for name in "ab")
+    first, second, third = (simulate(tmp_path / name, topology, algorithm=algorithm, steps=400) for name in "abc")
     assert first.summary["learner_steps"] > 10
-    assert first == second  # parameters, records with their times and order, and the summary
+    assert first == second == third  # parameters, records with their times and order, and the summary
 
 
 def test_another_seed_gives_another_interleaving(tmp_path: Path) -> None:
