@@ -52,6 +52,18 @@ void HeldSessions::remove(Id id) {
   held_.erase(found);
 }
 
+void HeldSessions::leave(Id id) {
+  const auto found = held_.find(id);
+  if (found != held_.end()) {
+    Queue& queue = found->second.queue->second;
+    if (found->second.line == &queue.inserts && queue.inserts.begin()->second == id && queue.inserts.size() > 1) {
+      queue.woken->store(true);
+      wake_();
+    }
+  }
+  remove(id);
+}
+
 void HeldSessions::resume_ready(Deadline now, const Resume& resume) {
   std::vector<Id> ready = orphans_;
   for (const auto& [deadline, id] : deadlines_) {

@@ -42,6 +42,9 @@ class HeldSessions {
   // A session is held from now on, or still: a request keeps its place in the queue.
   void add(Id id, const Hold& hold);
   void remove(Id id);  // it is not, or never was
+  // It ends while it may be held. Those that it held back are tried, since one whose chunk has been stored meanwhile,
+  // from an earlier connection of its writer, has nothing to wait for.
+  void leave(Id id);
   std::size_t size() const { return held_.size(); }
   Deadline next_deadline() const { return deadlines_.empty() ? never() : deadlines_.begin()->first; }
 

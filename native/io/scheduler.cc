@@ -40,7 +40,7 @@ void Scheduler::note(Id id) {
 }
 
 void Scheduler::remove(Id id) {
-  held_.remove(id);
+  held_.leave(id);
   unproven_.erase(id);
   std::erase(yielded_, id);
   sessions_.erase(id);

@@ -64,6 +64,22 @@ TEST_CASE("held sessions: an insert that is held again holds those behind it, an
   CHECK(held.sessions.size() == 0);
 }
 
+TEST_CASE("held sessions: inserts behind one that ends are tried, since they may be repetitions of a stored chunk") {
+  Held held;
+  for (const Id id : {2, 4, 6}) held.hold(id, true);
+  CHECK(held.resume() == Ids{2});
+  const int before = held.wakes;
+  held.sessions.leave(4);  // it held nobody back alone
+  CHECK(held.wakes == before);
+  CHECK(held.resume().empty());
+  held.sessions.leave(2);
+  CHECK(held.wakes == before + 1);
+  CHECK(held.resume() == Ids{6});
+  held.sessions.leave(6);
+  CHECK(held.wakes == before + 1);  // nobody was behind it
+  CHECK(held.sessions.size() == 0);
+}
+
 TEST_CASE("held sessions: all samples are tried") {
   Held held;
   for (const Id id : {2, 4, 6}) held.hold(id, false);
