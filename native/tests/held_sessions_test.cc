@@ -69,14 +69,14 @@ TEST_CASE("held sessions: inserts behind one that ends are tried, since they may
   for (const Id id : {2, 4, 6}) held.hold(id, true);
   CHECK(held.resume() == Ids{2});
   const int before = held.wakes;
-  held.sessions.leave(4);  // it held nobody back alone
+  held.sessions.leave(4);  // not in front
   CHECK(held.wakes == before);
   CHECK(held.resume().empty());
   held.sessions.leave(2);
   CHECK(held.wakes == before + 1);
   CHECK(held.resume() == Ids{6});
   held.sessions.leave(6);
-  CHECK(held.wakes == before + 1);  // nobody was behind it
+  CHECK(held.wakes == before + 1);  // none was behind it
   CHECK(held.sessions.size() == 0);
 }
 

@@ -16,6 +16,7 @@ from headrace.errors import ConfigError
         ({"value_weight": -1.0}, "value_weight is -1.0; it must be 0 or more"),
         ({"max_gradient_norm": -1.0}, "max_gradient_norm is -1.0; it must be 0 or more"),
         ({"optimizer_decay": 1.5}, "optimizer_decay is 1.5; it must be between 0 and 1"),
+        ({"adam_beta1": 1.0}, "adam_beta1 is 1.0; it must be 0 or more and below 1"),
         ({"optimizer_epsilon": 0.0}, "optimizer_epsilon is 0.0; it must be above 0"),
         ({"discount": 1.1}, "discount is 1.1; it must be between 0 and 1"),
         ({"trunk": "both"}, "trunk is both; it must be shared or separate"),

@@ -98,15 +98,23 @@ def test_polyak_average(engine: Engine) -> None:
     np.testing.assert_allclose(after["target.q.weight"], expected, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "centered-rmsprop", "adagrad", "momentum", "sgd"])
-def test_three_updates_equal_those_of_torch_s_optimizer(engine: Engine, optimizer: OptimizerName) -> None:
-    updater = make_updater(engine=engine, optimizer=optimizer, target_update_period=10**9, max_gradient_norm=1.0)
+@pytest.mark.parametrize(
+    ("optimizer", "beta1"),
+    [
+        ("adam", 0.9),
+        ("adam", 0.0),
+        *((name, 0.9) for name in ("rmsprop", "centered-rmsprop", "adagrad", "momentum", "sgd")),
+    ],
+)
+def test_three_updates_equal_those_of_torch_s_optimizer(engine: Engine, optimizer: OptimizerName, beta1: float) -> None:
+    settings: dict[str, Any] = {"optimizer": optimizer, "adam_beta1": beta1}
+    updater = make_updater(engine=engine, **settings, target_update_period=10**9, max_gradient_norm=1.0)
     online, target = (PolicyModule(updater.architecture) for _ in range(2))
     for network in (online, target):
         network.load_state_dict({name: torch.from_numpy(value) for name, value in updater.weights().items()})
     rate, decay, epsilon = 1e-3, 0.95, 1e-8
     torch_optimizers: dict[str, torch.optim.Optimizer] = {
-        "adam": torch.optim.Adam(online.parameters(), rate, eps=epsilon),
+        "adam": torch.optim.Adam(online.parameters(), rate, (beta1, 0.999), epsilon),
         "rmsprop": torch.optim.RMSprop(online.parameters(), rate, decay, epsilon),
         "centered-rmsprop": torch.optim.RMSprop(online.parameters(), rate, decay, epsilon, centered=True),
         "adagrad": torch.optim.Adagrad(online.parameters(), rate, eps=epsilon),

@@ -33,6 +33,7 @@ __all__ = [
     "OnPolicy",
     "OptimizerName",
     "Tuned",
+    "require_decays",
     "require_fractions",
     "require_not_negative",
     "require_sigmas",
@@ -303,6 +304,12 @@ def require_fractions(config: object, *fields: str) -> None:
     """Raises ConfigError for the first of these fields that is not between 0 and 1."""
     for field in fields:
         require(field, getattr(config, field), 0 <= getattr(config, field) <= 1, "between 0 and 1")
+
+
+def require_decays(config: object, *fields: str) -> None:
+    """Raises ConfigError for the first of these fields that is not the share of a running mean that is kept."""
+    for field in fields:
+        require(field, getattr(config, field), 0 <= getattr(config, field) < 1, "0 or more and below 1")
 
 
 def require_sigmas(config: object, *fields: str) -> None:

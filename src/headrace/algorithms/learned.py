@@ -31,6 +31,8 @@ class _OptimizerSettings(Protocol):
     def optimizer_decay(self) -> float: ...
     @property
     def optimizer_epsilon(self) -> float: ...
+    @property
+    def adam_beta1(self) -> float: ...
 
 
 def optimizer_options(config: _OptimizerSettings) -> OptimizerOptions:
@@ -40,6 +42,7 @@ def optimizer_options(config: _OptimizerSettings) -> OptimizerOptions:
         learning_rate=config.learning_rate,
         decay=config.optimizer_decay,
         epsilon=config.optimizer_epsilon,
+        beta1=config.adam_beta1,
     )
 
 

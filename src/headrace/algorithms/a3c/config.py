@@ -13,6 +13,7 @@ from headrace.algorithms.config import (
     OnPolicy,
     OptimizerName,
     Tuned,
+    require_decays,
     require_fractions,
     require_not_negative,
 )
@@ -51,12 +52,15 @@ class A3C(OnPolicy):
     optimizer_decay: float = 0.99
     """Decay of RMSprop's running means, or the momentum; the others have none."""
     optimizer_epsilon: float = 1e-5
+    adam_beta1: float = 0.9
+    """Decay of the mean gradient in Adam."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "optimizer_epsilon")
         require_not_negative(self, "entropy_bonus", "value_weight", "max_gradient_norm")
         require_fractions(self, "optimizer_decay")
+        require_decays(self, "adam_beta1")
 
     @classmethod
     def presets(cls) -> Mapping[str, Tuned]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.algorithms.config import ActionKind, Engine, OffPolicy, Tuned, require_not_negative
+from headrace.algorithms.config import ActionKind, Engine, OffPolicy, Tuned, require_decays, require_not_negative
 from headrace.algorithms.sac.actor_critic import MOST_TEMPERATURE, GaussianActorCritic
 from headrace.errors import require
 from headrace.fields import MOST_STEPS, require_positive
@@ -62,8 +62,7 @@ class CrossQ(GaussianActorCritic):
         require_positive(self, "policy_update_period", most=MOST_STEPS)
         require_positive(self, "initial_temperature", most=MOST_TEMPERATURE)
         require_not_negative(self, "renormalization_starts")
-        for name in ("adam_beta1", "statistics_momentum"):
-            require(name, getattr(self, name), 0 <= getattr(self, name) < 1, "0 or more and below 1")
+        require_decays(self, "adam_beta1", "statistics_momentum")
         for name in ("target_update_period", "target_update_rate"):
             default = getattr(OffPolicy, name)
             require(name, getattr(self, name), getattr(self, name) == default, "left out: there are no target networks")

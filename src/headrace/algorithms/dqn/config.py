@@ -13,6 +13,7 @@ from headrace.algorithms.config import (
     OffPolicy,
     OptimizerName,
     Tuned,
+    require_decays,
     require_fractions,
     require_not_negative,
 )
@@ -51,6 +52,9 @@ class DQN(OffPolicy):
     optimizer_decay: float = 0.95
     """Decay of RMSprop's running means, or the momentum; the others have none."""
     optimizer_epsilon: float = 1e-8
+    adam_beta1: float = 0.9
+    """Decay of the mean gradient in Adam. Workers that learn at the same time add momentum themselves (Mitliagkas et
+    al. 2016): 0 needs fewer steps with many of them."""
     loss: Literal["huber", "squared"] = "huber"
     max_gradient_norm: float = 10.0
     """Gradients are scaled down to at most this norm; 0 is off."""
@@ -68,6 +72,7 @@ class DQN(OffPolicy):
         require_positive(self, "optimizer_epsilon")
         require_not_negative(self, "max_gradient_norm", "epsilon_exponent")
         require_fractions(self, "epsilon_final", "epsilon_base", "optimizer_decay")
+        require_decays(self, "adam_beta1")
 
     @classmethod
     def presets(cls) -> Mapping[str, Tuned]:
