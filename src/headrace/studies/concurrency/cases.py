@@ -101,6 +101,7 @@ def factor_cases(seed: int) -> list[Case]:
     both = {
         UNCHANGED: dqn,
         "no priorities": replace(dqn, prioritized=False),
+        "Adam without momentum": replace(dqn, adam_beta1=0.0),
         "RMSprop instead of Adam": replace(dqn, optimizer="rmsprop"),
         "half the learning rate": replace(dqn, learning_rate=dqn.learning_rate / 2),
         "twice the learning rate": replace(dqn, learning_rate=2 * dqn.learning_rate),
