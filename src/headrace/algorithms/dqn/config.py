@@ -53,8 +53,7 @@ class DQN(OffPolicy):
     """Decay of RMSprop's running means, or the momentum; the others have none."""
     optimizer_epsilon: float = 1e-8
     adam_beta1: float = 0.9
-    """Decay of the mean gradient in Adam. Workers that learn at the same time add momentum themselves (Mitliagkas et
-    al. 2016): 0 needs fewer steps with many of them."""
+    """Decay of the mean gradient in Adam."""
     loss: Literal["huber", "squared"] = "huber"
     max_gradient_norm: float = 10.0
     """Gradients are scaled down to at most this norm; 0 is off."""
