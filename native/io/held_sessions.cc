@@ -52,14 +52,18 @@ void HeldSessions::remove(Id id) {
   held_.erase(found);
 }
 
-void HeldSessions::leave(Id id) {
+HeldSessions::Queue* HeldSessions::led_by(Id id) {
   const auto found = held_.find(id);
-  if (found != held_.end()) {
-    Queue& queue = found->second.queue->second;
-    if (found->second.line == &queue.inserts && queue.inserts.begin()->second == id && queue.inserts.size() > 1) {
-      queue.woken->store(true);
-      wake_();
-    }
+  if (found == held_.end()) return nullptr;
+  Queue& queue = found->second.queue->second;
+  const bool leads = queue.inserts.size() > 1 && queue.inserts.begin()->second == id;
+  return leads ? &queue : nullptr;
+}
+
+void HeldSessions::leave(Id id) {
+  if (const Queue* const led = led_by(id)) {
+    led->woken->store(true);
+    wake_();
   }
   remove(id);
 }
@@ -71,7 +75,11 @@ void HeldSessions::resume_ready(Deadline now, const Resume& resume) {
     ready.push_back(id);
   }
   orphans_.clear();
-  for (const Id id : ready) resume(id);
+  for (const Id id : ready) {
+    const Queue* const led = led_by(id);
+    resume(id);
+    if (led != nullptr && led_by(id) != led) led->woken->store(true);
+  }
   for (auto& [table, queue] : queues_) {
     if (!queue.woken->load()) continue;
     ready.clear();

@@ -2,7 +2,9 @@
 //
 // Sessions are known by the ids of their connections, and tried again by a function of the owner, so that this class
 // needs neither sockets nor sessions. The longest held are first. An insert that is held again holds those behind it,
-// which are not even tried; samples are all tried, since a smaller batch may be allowed before a larger one.
+// which are not even tried; samples are all tried, since a smaller batch may be allowed before a larger one. Where an
+// insert goes without being stored, at its deadline or with its connection, the next is tried: the table may have stored
+// that chunk meanwhile, from an earlier connection of its writer.
 //
 // Threading: one thread; wakers of tables call `wake` from any, also after this object is gone.
 #pragma once
@@ -42,9 +44,7 @@ class HeldSessions {
   // A session is held from now on, or still: a request keeps its place in the queue.
   void add(Id id, const Hold& hold);
   void remove(Id id);  // it is not, or never was
-  // It ends while it may be held. Those that it held back are tried, since one whose chunk has been stored meanwhile,
-  // from an earlier connection of its writer, has nothing to wait for.
-  void leave(Id id);
+  void leave(Id id);   // it ends, held or not
   std::size_t size() const { return held_.size(); }
   Deadline next_deadline() const { return deadlines_.empty() ? never() : deadlines_.begin()->first; }
 
@@ -69,6 +69,7 @@ class HeldSessions {
     Deadline deadline;
   };
 
+  Queue* led_by(Id id);  // the queue whose inserts it holds back; null if it is not the first of several
   Queues::iterator queue_of(const std::shared_ptr<Table>& table);
   void resume_inserts(Queue& queue, const Resume& resume);
 

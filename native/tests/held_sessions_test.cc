@@ -64,20 +64,31 @@ TEST_CASE("held sessions: an insert that is held again holds those behind it, an
   CHECK(held.sessions.size() == 0);
 }
 
-TEST_CASE("held sessions: inserts behind one that ends are tried, since they may be repetitions of a stored chunk") {
+TEST_CASE("held sessions: the next insert is tried where the first goes with its connection") {
   Held held;
   for (const Id id : {2, 4, 6}) held.hold(id, true);
   CHECK(held.resume() == Ids{2});
   const int before = held.wakes;
-  held.sessions.leave(4);  // not in front
+  held.sessions.leave(4);  // not the first
   CHECK(held.wakes == before);
   CHECK(held.resume().empty());
   held.sessions.leave(2);
   CHECK(held.wakes == before + 1);
   CHECK(held.resume() == Ids{6});
-  held.sessions.leave(6);
-  CHECK(held.wakes == before + 1);  // none was behind it
+  held.sessions.leave(6);  // none is behind it
+  CHECK(held.wakes == before + 1);
   CHECK(held.sessions.size() == 0);
+}
+
+TEST_CASE("held sessions: the next insert is tried where the first goes at its deadline") {
+  Held held;
+  held.hold(2, true, later(5));
+  held.hold(4, true);
+  held.hold(6, true);
+  CHECK(held.resume(later(1)) == Ids{2});
+  held.holding[2] = {held.table, 2, true, never()};  // the peer's next one, which is held behind the others
+  CHECK(held.resume(later(5)) == Ids{2, 4});
+  CHECK(held.resume(later(6)).empty());
 }
 
 TEST_CASE("held sessions: all samples are tried") {
