@@ -3,8 +3,8 @@
 // Sessions are known by the ids of their connections, and tried again by a function of the owner, so that this class
 // needs neither sockets nor sessions. The longest held are first. An insert that is held again holds those behind it,
 // which are not even tried; samples are all tried, since a smaller batch may be allowed before a larger one. Where an
-// insert goes without being stored, at its deadline or with its connection, the next is tried: the table may have stored
-// that chunk meanwhile, from an earlier connection of its writer.
+// insert goes without being stored, at its deadline or with its connection, the next is tried: the table may have
+// stored that chunk meanwhile, from an earlier connection of its writer.
 //
 // Threading: one thread; wakers of tables call `wake` from any, also after this object is gone.
 #pragma once
