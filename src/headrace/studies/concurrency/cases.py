@@ -48,6 +48,7 @@ _FAULTS = {"until_score": None, "steps": 200_000, "evaluation_period_seconds": _
 _SIMULATED = {"steps": 3_000_000, "evaluation_period_seconds": 0.0}
 """Evaluated by steps, as a serial run is: each evaluation is one more chance to reach the target."""
 _FACTOR_WORKERS = 8
+_MORE_WORKERS = 16
 _LESS_OFTEN = 100_000
 """Environment steps between evaluations in the factor that evaluates less often."""
 
@@ -95,6 +96,7 @@ def factor_cases(seed: int) -> list[Case]:
     A change that also matters without workers is made to both.
     """
     dqn: Any = preset(ENVIRONMENT, "dqn").algorithm
+    faster = "twice the learning rate"
     serial = Serial(envs_per_actor=SUM)
     hogwild = Hogwild(workers=_FACTOR_WORKERS, envs_per_worker=SUM // _FACTOR_WORKERS)
     server = ParameterServer(workers=_FACTOR_WORKERS, envs_per_worker=hogwild.envs_per_worker)
@@ -104,7 +106,7 @@ def factor_cases(seed: int) -> list[Case]:
         "Adam without momentum": replace(dqn, adam_beta1=0.0),
         "RMSprop instead of Adam": replace(dqn, optimizer="rmsprop"),
         "half the learning rate": replace(dqn, learning_rate=dqn.learning_rate / 2),
-        "twice the learning rate": replace(dqn, learning_rate=2 * dqn.learning_rate),
+        faster: replace(dqn, learning_rate=2 * dqn.learning_rate),
         "exploration ends twice as soon": replace(dqn, epsilon_decay_steps=dqn.epsilon_decay_steps // 2),
         "target updates half as often": replace(dqn, target_update_period=2 * dqn.target_update_period),
         f"{_FACTOR_WORKERS} × the replay": replace(dqn, replay_capacity=_FACTOR_WORKERS * dqn.replay_capacity),
@@ -119,8 +121,9 @@ def factor_cases(seed: int) -> list[Case]:
         *cases,
         *(
             _factor(UNCHANGED, dqn, replace(hogwild, workers=count, envs_per_worker=SUM // count), seed)
-            for count in (1, 2, 4)
+            for count in (1, 2, 4, _MORE_WORKERS)
         ),
+        _factor(faster, both[faster], hogwild.sized(_MORE_WORKERS, SUM // _MORE_WORKERS), seed),
         _factor(fewer, dqn, replace(serial, envs_per_actor=16), seed),
         _factor(fewer, dqn, replace(hogwild, envs_per_worker=16 // _FACTOR_WORKERS), seed),
         _factor(rarely, dqn, serial, seed, evaluation_period_steps=_LESS_OFTEN),
