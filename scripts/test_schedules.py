@@ -20,14 +20,14 @@ TOPOLOGIES = {
     "apex": "--actors 3 --envs-per-actor 2 --pull-period 20",
     **dict.fromkeys(("lock", "hogwild", "ad-psgd", "parameter-server"), "--workers 3 --envs-per-worker 2"),
 }
-RULES = "--steps 100k --until-score 0.9 --evaluation-period-seconds 0.3 --evaluation-period-steps 1000"
+RULES = "--steps 100k --until-score 0.9 --evaluation-period-seconds 1 --evaluation-period-steps 1000"
 RULES += " --checkpoint-period-seconds 1000"
 
 
 def commands(schedules: int, first: int) -> Iterator[list[str]]:
     """The words of each run after `headrace`."""
     for seed in range(first, first + schedules):
-        simulated = f"--launcher simulated --cores {1 + seed % 4} --faults {'random:1' if seed % 2 else 'none'}"
+        simulated = f"--launcher simulated --cores {1 + seed % 4} --faults {'random:0.3' if seed % 2 else 'none'}"
         for topology, sizes in TOPOLOGIES.items():
             words = f"train headrace.environments.toy:Corridor --topology {topology} {sizes} {ALGORITHM} {RULES}"
             yield [*words.split(), *simulated.split(), "--seed", str(seed)]
