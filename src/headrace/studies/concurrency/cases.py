@@ -119,10 +119,7 @@ def factor_cases(seed: int) -> list[Case]:
     fewer, rarely = "16 environments in sum", f"evaluated every {_LESS_OFTEN:,} steps"
     return [
         *cases,
-        *(
-            _factor(UNCHANGED, dqn, replace(hogwild, workers=count, envs_per_worker=SUM // count), seed)
-            for count in (1, 2, 4, _MORE_WORKERS)
-        ),
+        *(_factor(UNCHANGED, dqn, hogwild.sized(count, SUM // count), seed) for count in (1, 2, 4, _MORE_WORKERS)),
         _factor(faster, both[faster], hogwild.sized(_MORE_WORKERS, SUM // _MORE_WORKERS), seed),
         _factor(fewer, dqn, replace(serial, envs_per_actor=16), seed),
         _factor(fewer, dqn, replace(hogwild, envs_per_worker=16 // _FACTOR_WORKERS), seed),
