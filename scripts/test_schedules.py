@@ -22,6 +22,7 @@ TOPOLOGIES = {
 }
 RULES = "--steps 100k --until-score 0.9 --evaluation-period-seconds 1 --evaluation-period-steps 1000"
 RULES += " --checkpoint-period-seconds 1000"
+PROGRESS_EVERY = 600
 
 
 def commands(schedules: int, first: int) -> Iterator[list[str]]:
@@ -50,10 +51,12 @@ def main() -> int:
     """Runs all schedules; returns the exit code."""
     runs, failed = list(commands(int(sys.argv[1]), int(sys.argv[2]))), 0
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as executor:
-        for words, fault in zip(runs, executor.map(fault_of, runs), strict=True):
+        for number, (words, fault) in enumerate(zip(runs, executor.map(fault_of, runs), strict=True), start=1):
             if fault:
                 failed += 1
                 print(f"{fault}: headrace {shlex.join(words)}", flush=True)
+            if number % PROGRESS_EVERY == 0:
+                print(f"{number - failed} of {number} schedules learned; {len(runs) - number} to go", flush=True)
     print(f"{len(runs) - failed} of {len(runs)} schedules learned")
     return 1 if failed else 0
 
