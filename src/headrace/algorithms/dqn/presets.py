@@ -68,7 +68,17 @@ PRESETS: dict[str, Tuned] = {
         DQN(hidden=(), learning_rate=5e-3, n_step=1, prioritized=False, target_update_period=50, epsilon_final=0.1),
         steps=30_000,
     ),
-    "Taxi-v4": Tuned(DQN(), steps=100_000),
+    "Taxi-v4": Tuned(  # a table of Q values, too: they reach 20 and need large steps
+        DQN(
+            hidden=(),
+            learning_rate=0.05,
+            prioritized=False,
+            samples_per_step=32.0,
+            target_update_period=50,
+            epsilon_final=0.1,
+        ),
+        steps=60_000,
+    ),
     "Blackjack-v1": Tuned(  # rewards are noise of ±1: the squared loss learns their mean, the Huber loss does not
         DQN(
             hidden=(64, 64),
