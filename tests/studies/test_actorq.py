@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,9 @@ from headrace.roles.base import REPORTS, Role
 from headrace.servers import Endpoint, connect_role
 from headrace.studies.actorq import acting, study
 from headrace.studies.actorq.acting import ActingCase, CrossoverCase, measure_acting
+from headrace.studies.actorq.comparisons import compare_simulated
 from headrace.studies.actorq.page import TILES, limits, settings_table
+from headrace.studies.actorq.simulated import SimulatedCase, simulated_case
 from headrace.studies.actorq.study import ActorQ, ActorQOptions
 from headrace.studies.actorq.training import TrainingCase, training_case
 from headrace.studies.base import Measured
@@ -32,7 +34,7 @@ TARGET = "headrace.environments.toy:Target"
 ACTING = ActingCase("cartpole-balance", TARGET, (16, 16), "fp32", 1, 30, 0.0, 0.3, 0)
 SIZE = "x".join(map(str, training_case("cartpole-balance", "fp32", 0, "cpu").algorithm.hidden))
 STUDY = ActorQ()
-NOTHING = {"throughput": (), "breakdown": (), "crossover": (), "pull_periods": (), "training": ()}
+NOTHING = dict.fromkeys(("throughput", "breakdown", "crossover", "pull_periods", "training", "simulated"), ())
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -47,6 +49,36 @@ def toy(precision: str) -> TrainingCase:
     )  # fmt: skip
     topology = Apex(actors=1, envs_per_actor=1, chunk_steps=10, pull_period=20, precision=precision)
     return TrainingCase("cartpole-balance", TARGET, algorithm, topology, 0, 600, 0.2, 2, 1.0, "cpu")
+
+
+def test_simulated_runs_have_the_published_actors_and_two_sources_of_costs() -> None:
+    plan = STUDY.plan("small", ActorQOptions(tasks=("CartPole-v1", "cartpole-balance"), simulated=True))
+    assert {part: len(cases) for part, cases in plan.items() if cases} == {"simulated": 8}
+    assert {(case.topology.actors, case.topology.envs_per_actor) for case in plan["simulated"]} == {(4, 1)}
+    assert {case.algorithm.hidden for case in plan["simulated"]} == {(64, 64), (256, 256)}
+    assert len({case.name for case in plan["simulated"]}) == 8
+    assert simulated_case("cartpole-balance", "int8", 0, "published").work()["inference"] == pytest.approx(9.1e-3)
+
+
+@pytest.mark.slow
+def test_simulated_runs_repeat_and_take_as_long_as_their_steps_cost(tmp_path, origin) -> None:
+    both = [replace(toy(name), evaluation_period_seconds=0.0) for name in ("fp32", "int8")]
+    own = [{field.name: getattr(case, field.name) for field in fields(case)} for case in both]
+    plan = NOTHING | {"simulated": tuple(SimulatedCase(**each, costs="published") for each in own)}
+    pages = [run_plan(STUDY, "small", plan, tmp_path / str(turn), lambda line: None, origin) for turn in range(2)]
+    first, again = (rows_of(page.with_name("simulated.csv")) for page in pages)
+    assert first == again
+    full, quantized = (float(row["steps_per_second"]) for row in first)
+    assert quantized / full == pytest.approx(14.9 / 9.1, rel=0.1)
+    assert "Four actors with an environment each" in pages[0].read_text()
+
+
+def test_simulated_times_are_compared_with_published_ones_for_each_source() -> None:
+    run = {"task": "cartpole-balance", "seed": 0, "costs": "published", "steps_to_reward": 1000.0}
+    runs = [run | {"precision": name, "seconds_to_reward": seconds} for name, seconds in (("fp32", 9.0), ("int8", 6.0))]
+    (found,) = compare_simulated(runs, [])
+    assert (found.figure, found.ours) == ("time to reward, fp32 / int8, simulated, costs as published", 1.5)
+    assert found.verdict == "MISSED"
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from headrace.studies.statistics import chosen, grouped, known, mean, median, mi
 from headrace.studies.training import ACTOR_PHASES
 
 __all__ = [
-    "Reached", "all_parameters_share", "breakdown", "coarseness", "compare", "curves_of", "evaluation_period",
-    "final_scores", "matched", "parameters_share", "reached", "tasks_of",
+    "Reached", "all_parameters_share", "breakdown", "coarseness", "compare", "compare_simulated", "curves_of",
+    "evaluation_period", "final_scores", "matched", "parameters_share", "reached", "tasks_of",
 ]  # fmt: skip
 
 _THROUGHPUT_RATIO = 2.5
@@ -50,6 +50,12 @@ def compare(throughput: Rows, breakdowns: Rows, training: Rows, curves: Rows) ->
         *_time_to_reward(training, curves),
         *_scores(training, curves),
     ]
+
+
+def compare_simulated(runs: Rows, curves: Rows) -> Iterator[Comparison]:
+    """Times to reward in simulated time, with the costs of each source."""
+    for source, these in grouped(runs, "costs"):
+        yield from _time_to_reward(these, chosen(curves, costs=source), f", simulated, costs as {source}")
 
 
 def breakdown() -> dict[tuple[int, str], Row]:
@@ -153,8 +159,8 @@ def _parameters(rows: Rows) -> Iterator[Comparison]:
             yield at_most("publish to installed (ms)", where, refresh, _REFRESH_MS if required else None)
 
 
-def _time_to_reward(rows: Rows, curves: Rows) -> Iterator[Comparison]:
-    """int8 is compared with the published ratio; none was published for fp16."""
+def _time_to_reward(rows: Rows, curves: Rows, how: str = "") -> Iterator[Comparison]:
+    """int8 is compared with the published ratio; none was published for fp16. `how` is part of the figure's name."""
     for task in tasks_of(rows):
         full = reached(rows, task, "fp32")
         for precision in ("int8", "fp16"):
@@ -162,7 +168,7 @@ def _time_to_reward(rows: Rows, curves: Rows) -> Iterator[Comparison]:
             if not (full.seeds and quantized.seeds):
                 continue
             said = TASKS[task]["int8_speedup"] if precision == "int8" else None
-            figure, ratio = f"time to reward, fp32 / {precision}", full.seconds / quantized.seconds
+            figure, ratio = f"time to reward, fp32 / {precision}{how}", full.seconds / quantized.seconds
             theirs = "" if said is None else f"{said:g}"
             if isnan(ratio):
                 note = f"the target was reached by fp32 in {full}, by {precision} in {quantized}"

@@ -59,6 +59,7 @@ def blocks(results: Results) -> Mapping[str, str]:
         "scores": _scores_table(training, curves),
         "rates": _rates_table(training),
         "curves": plot_row(_curves(training, curves)) if training else "",
+        "simulated": _simulated_table(results.rows["simulated"]),
         "throughput": _throughput_table(throughput),
         "breakdown_bars": _breakdown_bars(breakdowns),
         "breakdown": _breakdown_tables(breakdowns),
@@ -183,6 +184,34 @@ def _curves(training: Rows, curves: Rows) -> Iterator[str]:
         levels = {"published": said} if said == target else {"published": said, "target": target}
         groups = {precision: comparisons.curves_of(curves, task, precision) for precision in _COLORS}
         yield from draw_curves(task, task, groups, _COLORS.values(), levels)
+
+
+def _simulated_table(runs: Rows) -> str:
+    """Medians over seeds, for each task and source of costs."""
+    header = (
+        "", "costs", "a step: fp32, fp16, int8 (ms)", "published speed-up", "ours, int8", "fp16",
+        *(f"{precision} (s)" for precision in PRECISIONS), "steps to it: fp32, fp16, int8", "seeds that reached it",
+    )  # fmt: skip
+    lines = []
+    for task in comparisons.tasks_of(runs):
+        for costs, these in grouped(chosen(runs, task=task), "costs"):
+            ours = [comparisons.reached(these, task, precision) for precision in PRECISIONS]
+            full, half, quantized = (each.seconds for each in ours)
+            there = {precision: each for precision, each in zip(PRECISIONS, ours, strict=True) if each.seeds}
+            lines.append((
+                task,
+                costs,
+                ", ".join(page.figure_text(middle(chosen(these, precision=each), "step_ms")) for each in PRECISIONS),
+                f"{TASKS[task]['int8_speedup']:g}",
+                full / quantized,
+                full / half,
+                full,
+                half,
+                quantized,
+                ", ".join(page.figure_text(each.steps) for each in ours),
+                ", ".join(f"{precision}: {each}" for precision, each in there.items()),
+            ))  # fmt: skip
+    return page.table(header, lines)
 
 
 def _throughput_table(rows: Rows) -> str:

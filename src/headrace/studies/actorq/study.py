@@ -13,9 +13,9 @@ import tyro
 from headrace.environments.dm_control import ControlSuite
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
-from headrace.studies.actorq import acting, training
+from headrace.studies.actorq import acting, simulated, training
 from headrace.studies.actorq.acting import ActingCase, CrossoverCase
-from headrace.studies.actorq.comparisons import compare
+from headrace.studies.actorq.comparisons import compare, compare_simulated
 from headrace.studies.actorq.training import PRECISIONS, PUBLISHED_HIDDEN, TASKS, TrainingCase, training_case
 from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study, leave_out
 from headrace.studies.comparisons import Comparison
@@ -27,6 +27,7 @@ _PULL_PERIODS = (30, 300)
 _PULL_TASK = "cartpole-balance"
 _THROUGHPUT_TASKS = ("cartpole-balance", "cheetah-run")
 _TWO: tuple[Precision, ...] = ("fp32", "int8")
+_NOTHING: Plan = dict.fromkeys(("throughput", "breakdown", "crossover", "pull_periods", "training", "simulated"), ())
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class ActorQOptions(Options):
     """Tasks to train, such as CartPole-v1; by default cartpole-balance at small scale, all eleven at full."""
     seeds: int | None = None
     """Runs of each task and precision; by default 1 at small scale, 3 at full."""
+    simulated: bool = False
+    """Time to reward in simulated time alone, with four actors and a fast learner."""
     known: ClassVar = {"tasks": TASKS}
     defaults: ClassVar = {
         "small": {"tasks": ("cartpole-balance",), "seeds": 1},
@@ -57,6 +60,8 @@ class ActorQ(Study):
         Part("pull_periods", training.RUN_COLUMNS, lambda *each: Measured(training.measure_training(*each).row)),
         Part("training", training.RUN_COLUMNS, training.measure_training, "curves"),
         Part("curves", training.CURVE_COLUMNS),
+        Part("simulated", simulated.SIMULATED_COLUMNS, simulated.measure_simulated, "simulated_curves", simulated=True),
+        Part("simulated_curves", simulated.SIMULATED_CURVE_COLUMNS),
     )
     told: ClassVar = {
         "steps_per_second": "{:,.0f} steps/s",
@@ -74,17 +79,22 @@ class ActorQ(Study):
 
         small, device = scale == "small", choose_device("auto")
         tasks, count = options.chosen("tasks", scale), options.chosen("seeds", scale)
+        runs = tuple(product(tasks, range(count), _TWO if small else PRECISIONS))
+        if options.simulated:
+            cases = product(runs, simulated.SOURCES)
+            return _NOTHING | {
+                "simulated": tuple(
+                    simulated.simulated_case(task, precision, seed, costs) for (task, seed, precision), costs in cases
+                )
+            }
         widths = (64, 256, 1024, 2048) if small else (64, 128, 256, 512, 1024, 2048)
         batches = (1, 8, 64) if small else (1, 2, 4, 8, 16, 32, 64)
-        return {
+        return _NOTHING | {
             "throughput": tuple(_throughput(small)),
             "breakdown": tuple(_breakdown(small)),
             "crossover": tuple(CrossoverCase(width, batch) for width, batch in product(widths, batches)),
             "pull_periods": tuple(_pull_periods(small, device, count)),
-            "training": tuple(
-                training_case(task, precision, seed, device)
-                for task, seed, precision in product(tasks, range(count), _TWO if small else PRECISIONS)
-            ),
+            "training": tuple(training_case(task, precision, seed, device) for task, seed, precision in runs),
         }
 
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
@@ -97,7 +107,10 @@ class ActorQ(Study):
 
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
         """Rates, times, shares and scores; nothing was published on the crossover and the pull periods."""
-        return compare(rows["throughput"], rows["breakdown"], rows["training"], rows["curves"])
+        return [
+            *compare(rows["throughput"], rows["breakdown"], rows["training"], rows["curves"]),
+            *compare_simulated(rows["simulated"], rows["simulated_curves"]),
+        ]
 
 
 def _of_the_suite(case: Any) -> bool:

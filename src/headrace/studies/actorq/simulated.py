@@ -1,0 +1,104 @@
+"""Time to reward in simulated time: the published number of actors, with a learner so fast that they bound the run.
+
+Policies have the sizes of `training.py`, so that runs can be computed here, but a step of an actor costs what one of a
+policy of 3 x 2048 costs: as published, or as measured (`step_costs.csv`). The figures are the same on every machine.
+"""
+
+import dataclasses
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from headrace.environments.dm_control import ControlSuite
+from headrace.launch.simulated import Simulated
+from headrace.networks.precision import Precision
+from headrace.report.output import write_output
+from headrace.settings import preset
+from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS, TrainingCase, figures_of, training_case
+from headrace.studies.base import Measured
+from headrace.studies.sheet import Row, read_published
+from headrace.studies.training import train_case
+
+__all__ = ["SIMULATED_COLUMNS", "SIMULATED_CURVE_COLUMNS", "SOURCES", "SimulatedCase", "Source", "measure_simulated",
+           "simulated_case", "step_cost"]  # fmt: skip
+
+Source = Literal["published", "measured"]
+SOURCES: tuple[Source, ...] = get_args(Source)
+"""Whose actors' steps a run costs."""
+SIMULATED_COLUMNS = ("costs", "step_ms", *RUN_COLUMNS)
+SIMULATED_CURVE_COLUMNS = ("costs", *CURVE_COLUMNS)
+_COSTS = {(row["costs"], row["precision"]): row for row in read_published("actorq", "step_costs.csv")}
+_ACTORS = 4
+_PULL_PERIOD = 30
+_CORES = 16
+"""Enough for all threads: a step costs what an actor with a core for each of its two threads was measured at."""
+_UPDATE_MS = 0.5
+_PERIOD_STEPS = 2_000
+
+
+@dataclass(frozen=True)
+class SimulatedCase(TrainingCase):
+    """A run in simulated time."""
+
+    prefix = "simulated"
+
+    costs: Source
+    """Whose steps it costs."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, costs as {self.costs}"
+
+    def settings(self) -> dict[str, Any]:
+        """Also what all cases have in common."""
+        return super().settings() | {"work": self.work(), "cores": _CORES, "period_steps": _PERIOD_STEPS}
+
+    def work(self) -> dict[str, float]:
+        """Seconds of each kind of work that does not have its default cost, as Costs.read() reads them."""
+        row = step_cost(self.costs, self.topology.precision)
+        update = _UPDATE_MS / 1e3
+        return {
+            "environment": 0.0,  # part of the step
+            "inference": row["step_ms"] / 1e3,
+            "session": row["install_ms"] / 1e3,
+            "gradient": 0.8 * update,
+            "apply": 0.2 * update,
+            "start": 0.0,
+        }
+
+
+def step_cost(costs: Source, precision: Precision) -> Row:
+    """Milliseconds of an actor's step with a policy of 3 x 2048, and of a new policy on its way to it."""
+    return _COSTS[costs, precision]
+
+
+def simulated_case(task: str, precision: Precision, seed: int, costs: Source) -> SimulatedCase:
+    """The run of a task with the published number of actors, an environment in each, and their pull period."""
+    case = training_case(task, precision, seed, "cpu")
+    algorithm = case.algorithm if task != "CartPole-v1" else preset(case.environment).algorithm.replay
+    assert algorithm is not None
+    own = {field.name: getattr(case, field.name) for field in dataclasses.fields(case)}
+    pull_period = _PULL_PERIOD if case.environment.startswith(ControlSuite.prefix) else case.topology.pull_period
+    topology = dataclasses.replace(case.topology, actors=_ACTORS, envs_per_actor=1, pull_period=pull_period)
+    changes = {"algorithm": algorithm, "topology": topology, "evaluation_period_seconds": 0.0, "costs": costs}
+    return SimulatedCase(**own | changes)
+
+
+def measure_simulated(case: SimulatedCase, folder: Path) -> Measured:
+    """Trains a run in simulated time; see train_case()."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "costs.json"
+        write_output(path, json.dumps(case.work()))
+        trained = train_case(
+            case,
+            folder,
+            device="cpu",
+            launcher=Simulated(cores=_CORES, costs=path),
+            evaluation_period_steps=_PERIOD_STEPS,
+        )
+    run, curve = figures_of(case, *trained)
+    step_ms = step_cost(case.costs, case.topology.precision)["step_ms"]
+    return Measured(
+        {"costs": case.costs, "step_ms": step_ms, **run}, [{"costs": case.costs, **evaluation} for evaluation in curve]
+    )
