@@ -22,7 +22,7 @@ from headrace.studies.sheet import Row, read_published
 from headrace.studies.training import train_case
 
 __all__ = ["SIMULATED_COLUMNS", "SIMULATED_CURVE_COLUMNS", "SOURCES", "SimulatedCase", "Source", "measure_simulated",
-           "simulated_case", "step_cost"]  # fmt: skip
+           "simulated_case"]  # fmt: skip
 
 Source = Literal["published", "measured"]
 SOURCES: tuple[Source, ...] = get_args(Source)
@@ -54,23 +54,21 @@ class SimulatedCase(TrainingCase):
         """Also what all cases have in common."""
         return super().settings() | {"work": self.work(), "cores": _CORES, "period_steps": _PERIOD_STEPS}
 
+    def step_cost(self) -> Row:
+        """Milliseconds of an actor's step with a policy of 3 x 2048, and of a new policy on its way to it."""
+        return _COSTS[self.costs, self.topology.precision]
+
     def work(self) -> dict[str, float]:
         """Seconds of each kind of work that does not have its default cost, as Costs.read() reads them."""
-        row = step_cost(self.costs, self.topology.precision)
-        update = _UPDATE_MS / 1e3
+        step, update = self.step_cost(), _UPDATE_MS / 1e3
         return {
             "environment": 0.0,  # part of the step
-            "inference": row["step_ms"] / 1e3,
-            "session": row["install_ms"] / 1e3,
+            "inference": step["step_ms"] / 1e3,
+            "session": step["install_ms"] / 1e3,
             "gradient": 0.8 * update,
             "apply": 0.2 * update,
             "start": 0.0,
         }
-
-
-def step_cost(costs: Source, precision: Precision) -> Row:
-    """Milliseconds of an actor's step with a policy of 3 x 2048, and of a new policy on its way to it."""
-    return _COSTS[costs, precision]
 
 
 def simulated_case(task: str, precision: Precision, seed: int, costs: Source) -> SimulatedCase:
@@ -78,10 +76,15 @@ def simulated_case(task: str, precision: Precision, seed: int, costs: Source) ->
     case = training_case(task, precision, seed, "cpu")
     algorithm = case.algorithm if task != "CartPole-v1" else preset(case.environment).algorithm.replay
     assert algorithm is not None
-    own = {field.name: getattr(case, field.name) for field in dataclasses.fields(case)}
+    own: dict[str, Any] = {field.name: getattr(case, field.name) for field in dataclasses.fields(case)}
     pull_period = _PULL_PERIOD if case.environment.startswith(ControlSuite.prefix) else case.topology.pull_period
     topology = dataclasses.replace(case.topology, actors=_ACTORS, envs_per_actor=1, pull_period=pull_period)
-    changes = {"algorithm": algorithm, "topology": topology, "evaluation_period_seconds": 0.0, "costs": costs}
+    changes: dict[str, Any] = {
+        "algorithm": algorithm,
+        "topology": topology,
+        "evaluation_period_seconds": 0.0,
+        "costs": costs,
+    }
     return SimulatedCase(**own | changes)
 
 
@@ -98,7 +101,7 @@ def measure_simulated(case: SimulatedCase, folder: Path) -> Measured:
             evaluation_period_steps=_PERIOD_STEPS,
         )
     run, curve = figures_of(case, *trained)
-    step_ms = step_cost(case.costs, case.topology.precision)["step_ms"]
+    step_ms = case.step_cost()["step_ms"]
     return Measured(
         {"costs": case.costs, "step_ms": step_ms, **run}, [{"costs": case.costs, **evaluation} for evaluation in curve]
     )

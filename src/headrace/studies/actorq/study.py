@@ -27,7 +27,9 @@ _PULL_PERIODS = (30, 300)
 _PULL_TASK = "cartpole-balance"
 _THROUGHPUT_TASKS = ("cartpole-balance", "cheetah-run")
 _TWO: tuple[Precision, ...] = ("fp32", "int8")
-_NOTHING: Plan = dict.fromkeys(("throughput", "breakdown", "crossover", "pull_periods", "training", "simulated"), ())
+_NOTHING: dict[str, tuple[Any, ...]] = dict.fromkeys(
+    ("throughput", "breakdown", "crossover", "pull_periods", "training", "simulated"), ()
+)
 
 
 @dataclass(frozen=True)
