@@ -83,7 +83,7 @@ test-all: test-native $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## make test 
 	@echo "headrace: Python tests, the slow ones too"
 	@$(PYTEST) $(ARGS)
 
-test-schedules: $(VENV)/.dev $(VENV)/.module  ## SCHEDULES (1000) random simulated runs of each topology; about 80 minutes of 2 cores
+test-schedules: $(VENV)/.dev $(VENV)/.module  ## SCHEDULES (1000) random simulated runs of each topology; about an hour of 2 cores; not part of CI
 	@python scripts/test_schedules.py $(SCHEDULES) $(FIRST_SEED)
 
 bypass: $(VENV)/.dpdk build/lwip/COPYING  ## server and clients with user-space networking (needs DPDK), into .venv

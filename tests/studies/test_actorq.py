@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ TARGET = "headrace.environments.toy:Target"
 ACTING = ActingCase("cartpole-balance", TARGET, (16, 16), "fp32", 1, 30, 0.0, 0.3, 0)
 SIZE = "x".join(map(str, training_case("cartpole-balance", "fp32", 0, "cpu").algorithm.hidden))
 STUDY = ActorQ()
-NOTHING = dict.fromkeys(("throughput", "breakdown", "crossover", "pull_periods", "training", "simulated"), ())
+NOTHING = {part.name: () for part in STUDY.parts if part.measure}
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -62,9 +62,7 @@ def test_simulated_runs_have_the_published_actors_and_two_sources_of_costs() -> 
 
 @pytest.mark.slow
 def test_simulated_runs_repeat_and_take_as_long_as_their_steps_cost(tmp_path, origin) -> None:
-    both = [replace(toy(name), evaluation_period_seconds=0.0) for name in ("fp32", "int8")]
-    own = [{field.name: getattr(case, field.name) for field in fields(case)} for case in both]
-    plan = NOTHING | {"simulated": tuple(SimulatedCase(**each, costs="published") for each in own)}
+    plan = NOTHING | {"simulated": tuple(SimulatedCase.of(toy(name), "published") for name in ("fp32", "int8"))}
     pages = [run_plan(STUDY, "small", plan, tmp_path / str(turn), lambda line: None, origin) for turn in range(2)]
     first, again = (rows_of(page.with_name("simulated.csv")) for page in pages)
     assert first == again

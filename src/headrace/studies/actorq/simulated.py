@@ -1,7 +1,8 @@
 """Time to reward in simulated time: the published number of actors, with a learner so fast that they bound the run.
 
 Policies have the sizes of `training.py`, so that runs can be computed here, but a step of an actor costs what one of a
-policy of 3 x 2048 costs: as published, or as measured (`step_costs.csv`). The figures are the same on every machine.
+policy of 3 x 2048 costs: as published (`published/breakdown.csv`), or as measured (`step_costs.csv`). The figures are
+the same on every machine.
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ from headrace.launch.simulated import Simulated
 from headrace.networks.precision import Precision
 from headrace.report.output import write_output
 from headrace.settings import preset
+from headrace.studies.actorq.comparisons import breakdown
 from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS, TrainingCase, figures_of, training_case
 from headrace.studies.base import Measured
 from headrace.studies.sheet import Row, read_published
@@ -29,7 +31,7 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 """Whose actors' steps a run costs."""
 SIMULATED_COLUMNS = ("costs", "step_ms", *RUN_COLUMNS)
 SIMULATED_CURVE_COLUMNS = ("costs", *CURVE_COLUMNS)
-_COSTS = {(row["costs"], row["precision"]): row for row in read_published("actorq", "step_costs.csv")}
+_MEASURED = {row["precision"]: row for row in read_published("actorq", "step_costs.csv")}
 _ACTORS = 4
 _PULL_PERIOD = 30
 _CORES = 16
@@ -54,9 +56,21 @@ class SimulatedCase(TrainingCase):
         """Also what all cases have in common."""
         return super().settings() | {"work": self.work(), "cores": _CORES, "period_steps": _PERIOD_STEPS}
 
+    @classmethod
+    def of(cls, case: TrainingCase, costs: Source, **changes: Any) -> "SimulatedCase":
+        """A run like this one in simulated time, with these changes; evaluated by steps."""
+        own: dict[str, Any] = {field.name: getattr(case, field.name) for field in dataclasses.fields(case)}
+        return cls(**own | changes | {"evaluation_period_seconds": 0.0}, costs=costs)
+
     def step_cost(self) -> Row:
-        """Milliseconds of an actor's step with a policy of 3 x 2048, and of a new policy on its way to it."""
-        return _COSTS[self.costs, self.topology.precision]
+        """Milliseconds of an actor's step with a policy of 3 x 2048, and of a new policy on its way to it.
+
+        The published step contains that way; the published breakdown is taken to be that of 1,000 steps.
+        """
+        precision = self.topology.precision
+        if self.costs == "measured":
+            return _MEASURED[precision]
+        return {"step_ms": breakdown()[_PULL_PERIOD, precision]["total_seconds"], "install_ms": 0}
 
     def work(self) -> dict[str, float]:
         """Seconds of each kind of work that does not have its default cost, as Costs.read() reads them."""
@@ -76,16 +90,9 @@ def simulated_case(task: str, precision: Precision, seed: int, costs: Source) ->
     case = training_case(task, precision, seed, "cpu")
     algorithm = case.algorithm if task != "CartPole-v1" else preset(case.environment).algorithm.replay
     assert algorithm is not None
-    own: dict[str, Any] = {field.name: getattr(case, field.name) for field in dataclasses.fields(case)}
     pull_period = _PULL_PERIOD if case.environment.startswith(ControlSuite.prefix) else case.topology.pull_period
     topology = dataclasses.replace(case.topology, actors=_ACTORS, envs_per_actor=1, pull_period=pull_period)
-    changes: dict[str, Any] = {
-        "algorithm": algorithm,
-        "topology": topology,
-        "evaluation_period_seconds": 0.0,
-        "costs": costs,
-    }
-    return SimulatedCase(**own | changes)
+    return SimulatedCase.of(case, costs, algorithm=algorithm, topology=topology)
 
 
 def measure_simulated(case: SimulatedCase, folder: Path) -> Measured:

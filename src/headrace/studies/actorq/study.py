@@ -27,9 +27,6 @@ _PULL_PERIODS = (30, 300)
 _PULL_TASK = "cartpole-balance"
 _THROUGHPUT_TASKS = ("cartpole-balance", "cheetah-run")
 _TWO: tuple[Precision, ...] = ("fp32", "int8")
-_NOTHING: dict[str, tuple[Any, ...]] = dict.fromkeys(
-    ("throughput", "breakdown", "crossover", "pull_periods", "training", "simulated"), ()
-)
 
 
 @dataclass(frozen=True)
@@ -81,17 +78,18 @@ class ActorQ(Study):
 
         small, device = scale == "small", choose_device("auto")
         tasks, count = options.chosen("tasks", scale), options.chosen("seeds", scale)
+        nothing: dict[str, tuple[Any, ...]] = {part.name: () for part in self.parts if part.measure}
         runs = tuple(product(tasks, range(count), _TWO if small else PRECISIONS))
         if options.simulated:
             cases = product(runs, simulated.SOURCES)
-            return _NOTHING | {
+            return nothing | {
                 "simulated": tuple(
                     simulated.simulated_case(task, precision, seed, costs) for (task, seed, precision), costs in cases
                 )
             }
         widths = (64, 256, 1024, 2048) if small else (64, 128, 256, 512, 1024, 2048)
         batches = (1, 8, 64) if small else (1, 2, 4, 8, 16, 32, 64)
-        return _NOTHING | {
+        return nothing | {
             "throughput": tuple(_throughput(small)),
             "breakdown": tuple(_breakdown(small)),
             "crossover": tuple(CrossoverCase(width, batch) for width, batch in product(widths, batches)),
