@@ -16,7 +16,16 @@ from headrace.errors import ConfigError
         ({"value_weight": -1.0}, "value_weight is -1.0; it must be 0 or more"),
         ({"max_gradient_norm": -1.0}, "max_gradient_norm is -1.0; it must be 0 or more"),
         ({"optimizer_decay": 1.5}, "optimizer_decay is 1.5; it must be between 0 and 1"),
-        ({"adam_beta1": 1.0}, "adam_beta1 is 1.0; it must be 0 or more and below 1"),
+        ({"optimizer": "adam", "adam_beta1": 1.0}, "adam_beta1 is 1.0; it must be 0 or more and below 1"),
+        (
+            {"optimizer": "rmsprop", "adam_beta1": 0.5},
+            "adam_beta1 is 0.5, and optimizer is rmsprop, which has none: adam is required with it",
+        ),
+        (
+            {"optimizer": "adam", "optimizer_decay": 0.9},
+            "optimizer_decay is 0.9, and optimizer is adam, which has none: rmsprop or centered-rmsprop or momentum "
+            "is required with it",
+        ),
         ({"optimizer_epsilon": 0.0}, "optimizer_epsilon is 0.0; it must be above 0"),
         ({"discount": 1.1}, "discount is 1.1; it must be between 0 and 1"),
         ({"trunk": "both"}, "trunk is both; it must be shared or separate"),

@@ -1,5 +1,6 @@
 """The contract of every algorithm: its settings, and what it answers for itself."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ __all__ = [
     "require_decays",
     "require_fractions",
     "require_not_negative",
+    "require_optimizer",
     "require_sigmas",
     "require_widths",
 ]
@@ -46,6 +48,11 @@ OptimizerName = Literal["adam", "rmsprop", "centered-rmsprop", "adagrad", "momen
 
 NETWORKS = ("auto", *get_args(Kind))
 """Names of networks."""
+_DECAYS: dict[str, tuple[OptimizerName, ...]] = {
+    "optimizer_decay": ("rmsprop", "centered-rmsprop", "momentum"),
+    "adam_beta1": ("adam",),
+}
+"""Settings by the optimizers that have them."""
 MOST_BATCH = 65_536
 """Limit on the transitions in one batch: the most that a server gathers at once."""
 MOST_TRANSITIONS = 2**40
@@ -310,6 +317,20 @@ def require_decays(config: object, *fields: str) -> None:
     """Raises ConfigError for the first of these fields that is not the share of a running mean that is kept."""
     for field in fields:
         require(field, getattr(config, field), 0 <= getattr(config, field) < 1, "0 or more and below 1")
+
+
+def require_optimizer(config: Any) -> None:
+    """Raises ConfigError for a decay out of range, or one that is set and that the optimizer does not have."""
+    require_fractions(config, "optimizer_decay")
+    require_decays(config, "adam_beta1")
+    for field in dataclasses.fields(config):
+        users = _DECAYS.get(field.name)
+        value = getattr(config, field.name)
+        if users and config.optimizer not in users and value != field.default:
+            raise ConfigError(
+                f"{field.name} is {value:g}, and optimizer is {config.optimizer}, which has none: "
+                f"{' or '.join(users)} is required with it"
+            )
 
 
 def require_sigmas(config: object, *fields: str) -> None:

@@ -13,9 +13,8 @@ from headrace.algorithms.config import (
     OnPolicy,
     OptimizerName,
     Tuned,
-    require_decays,
-    require_fractions,
     require_not_negative,
+    require_optimizer,
 )
 from headrace.fields import require_positive
 from headrace.types import Array, EnvironmentSpec
@@ -59,8 +58,7 @@ class A3C(OnPolicy):
         super().__post_init__()
         require_positive(self, "optimizer_epsilon")
         require_not_negative(self, "entropy_bonus", "value_weight", "max_gradient_norm")
-        require_fractions(self, "optimizer_decay")
-        require_decays(self, "adam_beta1")
+        require_optimizer(self)
 
     @classmethod
     def presets(cls) -> Mapping[str, Tuned]:

@@ -13,9 +13,9 @@ from headrace.algorithms.config import (
     OffPolicy,
     OptimizerName,
     Tuned,
-    require_decays,
     require_fractions,
     require_not_negative,
+    require_optimizer,
 )
 from headrace.algorithms.dqn.branches import BranchedEpsilonGreedy, greedy_branches
 from headrace.algorithms.exploration import EpsilonGreedy, Exploration, epsilon_ladder, linear_epsilon
@@ -70,8 +70,8 @@ class DQN(OffPolicy):
         require_positive(self, "epsilon_decay_steps", most=MOST_STEPS)
         require_positive(self, "optimizer_epsilon")
         require_not_negative(self, "max_gradient_norm", "epsilon_exponent")
-        require_fractions(self, "epsilon_final", "epsilon_base", "optimizer_decay")
-        require_decays(self, "adam_beta1")
+        require_fractions(self, "epsilon_final", "epsilon_base")
+        require_optimizer(self)
 
     @classmethod
     def presets(cls) -> Mapping[str, Tuned]:
