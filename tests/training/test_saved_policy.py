@@ -197,6 +197,8 @@ def test_what_is_no_policy_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(errors.CheckpointError, match="is not a run directory"):
             headrace.load(path)
+    with pytest.raises(errors.CheckpointError, match=r"^/dev/null is neither a run directory nor an \.onnx file$"):
+        headrace.load("/dev/null")
     text = tmp_path / "policy.onnx"
     text.write_text("no graph")
     with pytest.raises(errors.CheckpointError, match=r"policy\.onnx is not an ONNX file"):

@@ -244,6 +244,8 @@ def load_policy(path: Path) -> SavedPolicy:
     """
     if path.is_dir() or not path.exists():
         return read_trained(RunDirectory.open(path)).open_alone()
+    if not path.is_file():  # a device or a pipe may never end
+        raise CheckpointError(f"{path} is neither a run directory nor an .onnx file")
     graph = _read_file(path)
     interface = Interface.read(graph, path)
     if interface.spec.parts:
