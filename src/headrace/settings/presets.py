@@ -135,6 +135,9 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         Apex(envs_per_actor=8),
         "CartPole-v1 without velocities; 500 is the maximum return of an episode",
     ),
+    "minatar/...": _Environment(
+        "dqn", Serial(envs_per_actor=8), Apex(), "every minatar/... game; an episode of freeway lasts 2,500 steps"
+    ),
     "ALE/...": _Environment(
         "dqn",
         Serial(envs_per_actor=4),

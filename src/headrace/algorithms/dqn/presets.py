@@ -133,6 +133,19 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=1_000_000,
     ),
+    "minatar/...": Tuned(  # an MLP takes a tenth of the CNN's time for an update
+        DQN(
+            network="mlp",
+            hidden=(128, 128),
+            learning_rate=2.5e-4,
+            batch_size=128,
+            target_update_period=500,
+            learning_starts=5_000,
+            epsilon_final=0.02,
+            epsilon_decay_steps=100_000,
+        ),
+        steps=2_000_000,
+    ),
     "ALE/...": Tuned(
         _ATARI,
         steps=10_000_000,
