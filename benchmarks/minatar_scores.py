@@ -9,8 +9,8 @@ missing. The scores do not depend on how fast the machine is.
 
 import argparse
 import json
-import sys
 import statistics
+import sys
 from typing import Any
 
 from benchmarks.measure import RESULTS, origin, read_csv, require

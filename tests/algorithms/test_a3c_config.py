@@ -19,12 +19,12 @@ from headrace.errors import ConfigError
         ({"optimizer": "adam", "adam_beta1": 1.0}, "adam_beta1 is 1.0; it must be 0 or more and below 1"),
         (
             {"optimizer": "rmsprop", "adam_beta1": 0.5},
-            "adam_beta1 is 0.5, and optimizer is rmsprop, which has none: adam is required with it",
+            "adam_beta1 is 0.5; it must be the default unless optimizer is adam",
         ),
         (
             {"optimizer": "adam", "optimizer_decay": 0.9},
-            "optimizer_decay is 0.9, and optimizer is adam, which has none: rmsprop or centered-rmsprop or momentum "
-            "is required with it",
+            "optimizer_decay is 0.9; it must be the default unless optimizer is rmsprop or centered-rmsprop or "
+            "momentum",
         ),
         ({"optimizer_epsilon": 0.0}, "optimizer_epsilon is 0.0; it must be above 0"),
         ({"discount": 1.1}, "discount is 1.1; it must be between 0 and 1"),

@@ -15,6 +15,10 @@ from headrace.types import EnvironmentSpec
     [
         ({"n_step": 0}, "n_step is 0; it must be above 0"),
         ({"priority_exponent": -0.1}, "priority_exponent is -0.1; it must be 0 or more"),
+        (
+            {"prioritized": False, "importance_exponent": 0.6},
+            "importance_exponent is 0.6; it must be the default unless prioritized is true",
+        ),
         ({"discount": 1.5}, "discount is 1.5; it must be between 0 and 1"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"replay_capacity": 100, "learning_starts": 50}, "replay_capacity is 100; it must be at least the batch size"),

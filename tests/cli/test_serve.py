@@ -296,6 +296,7 @@ def taken():
         ("--max-connections 0", r"max_connections is 0; it must be from 1 to 1000000"),
         ("--max-connections 2000000", r"max_connections is 2000000; it must be"),
         ("--shard-save-period 0", r"shard_save_period is 0\.0; it must be above 0, at most a day"),
+        ("--shard-save-period 2", r"shard_save_period is 2\.0; it must be left out without --data"),
         ("--shard-save-period 2d", r"shard_save_period is 172800\.0; it must be"),
         ("--shard-save-period -1", r"-1"),
         ("--shard-save-period soon", r"soon is not a duration"),

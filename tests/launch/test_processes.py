@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.errors import ConfigError, DivergenceError
 from headrace.launch.processes import ProcessLauncher
 from headrace.roles.base import HANG_STATUS
 from headrace.roles.evaluator import EvaluatorRole
@@ -35,7 +36,7 @@ def test_the_address_is_not_among_the_arguments(tmp_path: Path, monkeypatch: pyt
     [command] = commands
     assert SECRET not in " ".join(command)
     [ended] = exits  # which says that the address arrived, and what is wrong with it
-    assert ended.fault
+    assert ended.fault is ConfigError
     assert ended.message.startswith("server is redis://host/none; an address of Redis must be ")
     assert SECRET not in (tmp_path / "evaluator-0.log").read_text()
 
@@ -55,7 +56,7 @@ def test_a_process_that_dies_before_it_reads_its_settings_is_a_death(
     launcher = ProcessLauncher(Endpoint("unix:@nowhere"), tmp_path)
     launcher.start(EvaluatorRole(0))
     [ended] = launcher.poll()
-    assert (ended.role.name, ended.reason, ended.fault) == ("evaluator 0", "exit 1", False)
+    assert (ended.role.name, ended.reason, ended.fault) == ("evaluator 0", "exit 1", None)
     assert ended.message == "no memory for imports"
     assert launcher.poll() == []
 
@@ -116,3 +117,22 @@ def test_how_a_process_ended(
     started(launcher, monkeypatch, program).wait(60.0)
     [ended] = launcher.poll()
     assert (ended.reason, ended.hung) == (reason, hung)
+
+
+def test_a_fault_keeps_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = ProcessLauncher(Endpoint("unix:@nowhere"), tmp_path)
+    program = """if True:
+        import os, sys
+        from headrace.errors import DivergenceError
+        from headrace.launch import child
+
+        def diverge(*_):
+            raise DivergenceError("the loss is nan")
+
+        child.read_json, child.die_with = diverge, lambda parent: None
+        sys.argv.append("0")
+        child.main()
+    """
+    started(launcher, monkeypatch, program).wait(60.0)
+    [ended] = launcher.poll()
+    assert (ended.fault, ended.message) == (DivergenceError, "the loss is nan")

@@ -130,7 +130,7 @@ def test_a_process_that_is_killed_is_an_exit(bench: Bench) -> None:
     bench.start(role)
     os.kill(bench.launcher.process_id(role), signal.SIGKILL)
     ended = bench.end()
-    assert (ended.role, ended.fault, ended.node_lost) == (role, False, False)
+    assert (ended.role, ended.fault, ended.node_lost) == (role, None, False)
     assert re.fullmatch(r"its process on node [\d.]+ \(\w{6}\) died", ended.reason)
 
 
@@ -139,7 +139,7 @@ def test_an_error_has_its_message_and_what_the_process_wrote(bench: Bench, tmp_p
         bench.server.publish(name, data)
     bench.launcher.start(actor())
     ended = bench.end()
-    assert (ended.reason, ended.fault) == ("error", False)
+    assert (ended.reason, ended.fault) == ("error", None)
     log = (tmp_path / "logs" / "actor-0.log").read_text()
     assert log.startswith("Traceback")
     assert ended.message.split(":")[0] in log

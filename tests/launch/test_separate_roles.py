@@ -14,7 +14,7 @@ import pytest
 from headrace._native import Client, Server
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.writers import table_signature
-from headrace.errors import ConfigError, LaunchError, StorageError
+from headrace.errors import ConfigError, EnvironmentFault, LaunchError, StorageError
 from headrace.launch import deaths, separate_roles
 from headrace.launch.base import Exit
 from headrace.launch.relay import Relay
@@ -173,7 +173,7 @@ def test_it_ends_with_the_run(apart: Apart) -> None:
 
 
 def test_an_actor_that_dies_is_restarted(apart: Apart) -> None:
-    assert apart.run([(1, "exit 1", False)], []) == "end"
+    assert apart.run([(1, "exit 1", None)], []) == "end"
     assert apart.launcher.started[2:] == [SeparateRole(1, "actor", generation=1)]
     assert "separate-actor 1 died (exit 1): last words; restarting it" in apart.said
 
@@ -184,7 +184,7 @@ def test_an_actor_that_ends_with_the_run_does_not_count_as_dead(apart: Apart) ->
             apart.end()
             return super().pop(0)
 
-    apart.launcher = Pretence(Ending([[(0, "exit 0", False)]]), apart.end)
+    apart.launcher = Pretence(Ending([[(0, "exit 0", None)]]), apart.end)
     assert run_separate(apart.endpoint, "actor", 2, Path("logs"), apart.said.append, lambda *_: apart.launcher) == "end"
     assert not any("died" in text for text in apart.said)
 
@@ -207,7 +207,7 @@ def test_an_actor_that_ends_without_a_notice_is_restarted_once_there_is_one(apar
             return super().pop(0)
 
     last = in_turn(lambda: apart.begin("first"), lambda: None, apart.end)
-    apart.launcher = Pretence(Losing([[(0, "exit 2", True)]]), last)
+    apart.launcher = Pretence(Losing([[(0, "exit 82", EnvironmentFault)]]), last)
     assert run_separate(apart.endpoint, "actor", 2, Path("logs"), apart.said.append, lambda *_: apart.launcher) == "end"
     assert [role.name for role in apart.launcher.started[2:]] == ["separate-actor 0"]
     assert not any("died" in text for text in apart.said)
@@ -219,7 +219,7 @@ def test_an_actor_that_ends_during_a_learner_restart_does_not_count_as_dead(apar
             apart.begin("second")
             return super().pop(0)
 
-    apart.launcher = Pretence(Beginning([[(0, "exit 2", True)]]), apart.end)
+    apart.launcher = Pretence(Beginning([[(0, "exit 82", EnvironmentFault)]]), apart.end)
     assert run_separate(apart.endpoint, "actor", 2, Path("logs"), apart.said.append, lambda *_: apart.launcher) == "end"
     assert len(apart.launcher.started) == 4
 
@@ -264,16 +264,16 @@ def test_surplus_actors_are_reported_as_waiting(apart: Apart) -> None:
 
 
 def test_the_third_death_in_a_minute_ends_the_run(apart: Apart) -> None:
-    death = [(0, "exit 1", False)]
+    death = [(0, "exit 1", None)]
     with pytest.raises(LaunchError, match=r"separate-actor 0 died 3 times within a minute.*exit 1: last words"):
-        apart.run(death, [(1, "exit 1", False)], death, death)
+        apart.run(death, [(1, "exit 1", None)], death, death)
     assert len(apart.launcher.started) == 5
     assert len(apart.launcher.stopped) == 2
 
 
 def test_a_users_mistake_is_one_line(apart: Apart) -> None:
-    with pytest.raises(ConfigError, match=r"^last words$"):
-        apart.run([(0, "exit 2", True)])
+    with pytest.raises(EnvironmentFault, match=r"^last words$"):
+        apart.run([(0, "exit 82", EnvironmentFault)])
 
 
 def test_a_server_that_is_gone_is_one_line(apart: Apart) -> None:
@@ -421,7 +421,9 @@ def test_a_different_environment_is_refused_at_once(kind: ActingKind, tmp_path: 
         server.publish("run/" + POLICY.name, PolicyGraph(Architecture.of(spec, "mlp", ())).serialize(weights))
         server.publish("run/" + GATE, Gate("open", 0).to_json())
         server.publish("run/" + RUN, notice.to_json().encode())
-        with pytest.raises(ConfigError, match=r"Corridor\" has .* 2 discrete actions here, and .* 3 discrete actions"):
+        with pytest.raises(
+            EnvironmentFault, match=r"Corridor\" has .* 2 discrete actions here, and .* 3 discrete actions"
+        ):
             run_separate(endpoint, kind, 1, tmp_path, said.append)
     assert not any("died" in text for text in said)
 

@@ -106,6 +106,7 @@ def test_numpy_and_numbers_that_are_not_finite_become_json(tmp_path):
 
 def test_create_refuses_another_run(tmp_path):
     RunDirectory.create(tmp_path, "{}").close()
+    (tmp_path / "checkpoints" / "writing").mkdir()  # a crash during the first one
     with pytest.raises(CheckpointError, match=r"holds another run, which has no checkpoint; remove it.*--run-dir$"):
         RunDirectory.create(tmp_path, "{}")
     (tmp_path / "checkpoints" / "000001-updates-1").mkdir()

@@ -16,13 +16,17 @@ from headrace.settings import PRESETS, preset, presets_of
         ("Pendulum-v1", "Pendulum-v1"),
         ("ALE/Pong-v5", "ALE/..."),
         ("dm_control/cheetah-run", "dm_control/..."),
+        ("ale_py:ALE/Pong-v5", "ALE/..."),
+        ("package.module:CartPole-v1", "CartPole-v1"),
     ],
 )
 def test_an_environment_has_its_own_or_its_familys(environment, name):
     assert preset(environment) == PRESETS[name]
 
 
-@pytest.mark.parametrize("environment", ["", "Unknown-v0", "ALE", "CartPole-v1/x", "package.module:factory"])
+@pytest.mark.parametrize(
+    "environment", ["", "Unknown-v0", "ALE", "CartPole-v1/x", "package.module:factory", "module:CartPole"]
+)
 def test_any_other_has_the_defaults(environment):
     known = preset(environment)
     assert known not in PRESETS.values()

@@ -54,6 +54,9 @@ def test_other_columns_are_refused_before_anything_is_measured(path, origin) -> 
     path.write_text("x,y\n1,2\n")
     with pytest.raises(ConfigError, match="is not a file of this study"):
         Sheet(path, origin, ["x", "y"])
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="is not a CSV file"):
+        Sheet(path, origin, ["x", "y"])
 
 
 def test_rows_from_before_a_column_have_none_of_it(path, origin) -> None:

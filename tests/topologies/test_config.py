@@ -123,6 +123,11 @@ def test_a_default_number_of_processes_is_fixed_so_that_it_fits(
         (AdPsgd(l1_penalty=1e-3), DynaQ(), "algorithm is dyna-q, and this topology's workers do not plan"),
         (ParameterServer(), DynaQ(), "algorithm is dyna-q, and this topology's workers do not plan"),
         (ParameterServer(replay="global"), A3C(), "replay is global and algorithm is a3c, which has none"),
+        (
+            ParameterServer(),
+            CrossQ(statistics_momentum=0.0),
+            "algorithm is crossq, whose statistics become those of each batch: averages are required",
+        ),
         (ParameterServer(push_period=100), CrossQ(), "push_period is 100 and algorithm is crossq, .* less than 100 is"),
         (ParameterServer(staleness="compensate"), CrossQ(), "staleness is compensate and algorithm is crossq, which"),
         (AdPsgd(l1_penalty=1e-3), CrossQ(), "l1_penalty is 0.001 and algorithm is crossq, which averages statistics"),

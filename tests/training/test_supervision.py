@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from headrace.errors import LaunchError
+from headrace.errors import DivergenceError, LaunchError
 from headrace.launch import deaths
 from headrace.launch.base import Exit
 from headrace.roles.base import Role, RoleContext
@@ -171,3 +171,11 @@ def test_starts_that_fail_slowly_are_not_repeated_for_ever(time: Time) -> None:
     with pytest.raises(LaunchError, match="actor 0 died 3 times"):
         die(3)
     assert [again for _, again in record.events if isinstance(again, bool)] == [True, True, True, False]
+
+
+def test_a_role_that_a_restart_would_not_help_ends_the_run_with_its_error() -> None:
+    launcher = Pretence()
+    supervisor = Supervisor(launcher, [Acting(0)], 10.0, Record())
+    launcher.exits = [Exit(Acting(0), "exit 83", DivergenceError, "the loss is nan")]
+    with pytest.raises(DivergenceError, match=r"^the loss is nan$"):
+        supervisor.check()

@@ -1,6 +1,5 @@
 """The contract of every algorithm: its settings, and what it answers for itself."""
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ __all__ = [
     "require_not_negative",
     "require_optimizer",
     "require_sigmas",
+    "require_unused",
     "require_widths",
 ]
 
@@ -229,6 +229,7 @@ class OffPolicy(Algorithm, ABC):
         require_not_negative(self, "priority_exponent", "importance_exponent", "replay_bytes")
         for name in ("priority_exponent", "importance_exponent"):
             require(name, getattr(self, name), getattr(self, name) <= _MOST_EXPONENT, f"at most {_MOST_EXPONENT}")
+            require_unused(self, name, not self.prioritized, "prioritized is true")
         require("target_update_rate", self.target_update_rate, 0 < self.target_update_rate <= 1, "in (0, 1]")
         require(
             "replay_capacity",
@@ -323,14 +324,14 @@ def require_optimizer(config: Any) -> None:
     """Raises ConfigError for a decay out of range, or one that is set and that the optimizer does not have."""
     require_fractions(config, "optimizer_decay")
     require_decays(config, "adam_beta1")
-    for field in dataclasses.fields(config):
-        users = _DECAYS.get(field.name)
-        value = getattr(config, field.name)
-        if users and config.optimizer not in users and value != field.default:
-            raise ConfigError(
-                f"{field.name} is {value:g}, and optimizer is {config.optimizer}, which has none: "
-                f"{' or '.join(users)} is required with it"
-            )
+    for field, users in _DECAYS.items():
+        require_unused(config, field, config.optimizer not in users, f"optimizer is {' or '.join(users)}")
+
+
+def require_unused(config: object, field: str, unused: bool, condition: str) -> None:
+    """Raises ConfigError if a setting without effect is not the default."""
+    value = getattr(config, field)
+    require(field, value, not unused or value == getattr(type(config), field), f"the default unless {condition}")
 
 
 def require_sigmas(config: object, *fields: str) -> None:

@@ -61,6 +61,7 @@ class _Options:
         require("memory", self.memory, self.memory is None or self.memory < 2**63, "below 8 EiB")
         period = self.shard_save_period_seconds
         require("shard_save_period", period, 0 < period <= 86400, "above 0, at most a day")
+        require("shard_save_period", period, self.data is not None or period == 1.0, "left out without --data")
         polls = any(map(bypass.is_bypass, self.listen))
         refused = polls and self.metrics_listen is not None
         require("metrics_listen", self.metrics_listen, not refused, "left out with a dpdk: address in --listen")

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +18,7 @@ from gymnasium.vector import VectorEnv
 from headrace.environments import memory, reach, snake, toy
 from headrace.environments.base import Suite, VectorSuite
 from headrace.environments.calls import calling
+from headrace.environments.names import newest
 from headrace.environments.suites import find_suite, known_suites
 from headrace.errors import EnvironmentFault
 from headrace.imports import import_user_module
@@ -122,7 +123,7 @@ def _make_suite_task(suite: Suite, environment_id: str, name: str, render_mode: 
 
 
 def _find_task(suite: Suite, environment_id: str, name: str) -> str:
-    found = _newest(name, _task_names(suite, environment_id))
+    found = newest(name, _task_names(suite, environment_id))
     if found is None:
         raise EnvironmentFault(_unknown(environment_id, name, None))
     return found
@@ -137,7 +138,7 @@ def _task_names(suite: Suite, environment_id: str) -> Sequence[str]:
 def _make_registered(
     environment_id: str, name: str, module: ModuleType | None, render_mode: str | None
 ) -> gymnasium.Env[Any, Any]:
-    found = _newest(name, gymnasium.registry)
+    found = newest(name, gymnasium.registry)
     if found is None:
         raise EnvironmentFault(_unknown(environment_id, name, module))
     options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
@@ -181,15 +182,6 @@ def _faults(environment_id: str, spec: EnvSpec | None = None) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # a third party's constructor may raise anything
         raise EnvironmentFault(f'environment "{environment_id}" can\'t be made: {_one_line(error)}') from error
-
-
-def _newest(name: str, known: Collection[str]) -> str | None:
-    """Returns the name if it is known, else its newest version: "CartPole-v1" for "CartPole"."""
-    if name in known:
-        return name
-    pattern = re.compile(f"{re.escape(name)}-v([0-9]+)")
-    versions = [int(found[1]) for found in map(pattern.fullmatch, known) if found]
-    return f"{name}-v{max(versions)}" if versions else None
 
 
 def _unknown(environment_id: str, name: str, module: ModuleType | None) -> str:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from headrace.errors import ChunkRefused, ConfigError, DivergenceError, EnvironmentFault
+from headrace.errors import ChunkRefused, ConfigError, DivergenceError, EnvironmentFault, HeadraceError
 from headrace.roles.base import Role, RoleContext, Stop
 from headrace.servers import Endpoint
 
-__all__ = ["FAULTS", "Exit", "Launcher", "RoleStart", "Site", "error_line", "run_role"]
+__all__ = ["FAULTS", "Exit", "Launcher", "RoleStart", "Site", "error_line", "fault_of", "run_role"]
 
-FAULTS = (ConfigError, EnvironmentFault, ChunkRefused, DivergenceError)
+FAULTS: tuple[type[HeadraceError], ...] = (ConfigError, EnvironmentFault, ChunkRefused, DivergenceError)
 """A user's mistakes, and divergence: a restarted role would fail in the same way."""
 
 
@@ -20,7 +20,7 @@ class Exit(NamedTuple):
 
     role: Role
     reason: str  # "exit 1", "killed by signal 9"
-    fault: bool  # one of FAULTS, reported in `message`; a restart would not help
+    fault: type[HeadraceError] | None  # one of FAULTS, reported in `message`; a restart would not help
     message: str  # the error: the last lines that the role wrote
     node_lost: bool = False  # its machine failed, not the role
     hung: bool = False  # it ended itself, since its environment did not return
@@ -72,6 +72,11 @@ class Site(NamedTuple):
     """A role whose code runs in this process, and what changes whenever it goes on; None if none does now."""
     check_roles: Callable[[Sequence[str]], None] = lambda names: None
     """Raises ConfigError if the launcher's settings name a role that is not among these, all roles of the run."""
+
+
+def fault_of(error: Exception) -> type[HeadraceError] | None:
+    """Which of FAULTS an error is; None for one that a restart may help."""
+    return next((kind for kind in FAULTS if isinstance(error, kind)), None)
 
 
 def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:

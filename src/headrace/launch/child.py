@@ -15,7 +15,7 @@ from typing import NoReturn
 from headrace.clock import new_event
 from headrace.errors import ClosedError, HeadraceError
 from headrace.fields import read_json
-from headrace.launch.base import FAULTS, RoleStart, error_line, run_role
+from headrace.launch.base import FAULTS, RoleStart, error_line, fault_of, run_role
 from headrace.launch.leaving import leave_soon
 from headrace.launch.processes import FAULT_STATUS
 
@@ -48,7 +48,8 @@ def main() -> None:
         pass
     except HeadraceError as error:
         print(error, file=sys.stderr)
-        _leave(FAULT_STATUS if isinstance(error, FAULTS) else 1)
+        fault = fault_of(error)
+        _leave(FAULT_STATUS + FAULTS.index(fault) if fault else 1)
     except Exception as error:
         traceback.print_exc()
         print(error_line(error), file=sys.stderr)

@@ -13,14 +13,15 @@ from typing import BinaryIO, NamedTuple
 
 from headrace.errors import LaunchError, StorageError
 from headrace.fields import write_json
-from headrace.launch.base import Exit, RoleStart
+from headrace.launch.base import FAULTS, Exit, RoleStart
 from headrace.launch.watcher import ROLE_MARK, Family, memory_kills
 from headrace.roles.base import HANG_STATUS, Role
 from headrace.servers import Endpoint
 
 __all__ = ["FAULT_STATUS", "SINGLE_THREAD", "ProcessLauncher", "child_environment"]
 
-FAULT_STATUS = 2
+FAULT_STATUS = 80
+"""That of the first of FAULTS; each has its own."""
 """Exit status of a role that failed because of a user's mistake."""
 SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Set before a role imports anything: more threads than cores are what limits most published speedups."""
@@ -119,7 +120,8 @@ class ProcessLauncher:
             before, now = running.memory_kills, memory_kills()
             certain = before is not None and now is not None and now > before
             reason += " because memory ran out" if certain else ", perhaps because memory ran out"
-        return Exit(running.role, reason, status == FAULT_STATUS, _last_line(running), hung=status == HANG_STATUS)
+        fault = dict(enumerate(FAULTS, FAULT_STATUS)).get(status)
+        return Exit(running.role, reason, fault, _last_line(running), hung=status == HANG_STATUS)
 
     def _open(self, log: Path) -> BinaryIO:
         """Opens the log; creates the directory for logs again if it was removed."""

@@ -161,7 +161,7 @@ def _supervise(
 def _replacement(ended: Exit, deaths: Deaths, notice: RunNotice, say: Callable[[str], object]) -> Role:
     """The replacement of a role that ended; raises if it must not be restarted."""
     if ended.fault:
-        raise ConfigError(ended.message)
+        raise ended.fault(ended.message)
     again = deaths.add(notice.hang_seconds if ended.hung else 0.0)
     say(f"{ended.role.name} died ({ended.reason}): {ended.message}" + ("; restarting it" if again else ""))
     if not again:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from headrace.clock import new_event
 from headrace.errors import ClosedError, HeadraceError
-from headrace.launch.base import FAULTS, Exit, error_line, run_role
+from headrace.launch.base import Exit, error_line, fault_of, run_role
 from headrace.roles.base import Role, Stop
 from headrace.servers import Endpoint
 
@@ -58,6 +58,6 @@ class ThreadLauncher:
         except ClosedError:
             return
         except HeadraceError as error:
-            self._exits.append(Exit(role, "error", fault=isinstance(error, FAULTS), message=str(error)))
+            self._exits.append(Exit(role, "error", fault=fault_of(error), message=str(error)))
         except Exception as error:
-            self._exits.append(Exit(role, "error", fault=False, message=error_line(error)))
+            self._exits.append(Exit(role, "error", fault=None, message=error_line(error)))

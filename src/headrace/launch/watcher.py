@@ -18,10 +18,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PAGE", "QUIT", "REPORTED", "ROLE_MARK", "Family", "Process", "memory_kills", "read_process"]
+__all__ = ["CHECKPOINTS", "PAGE", "QUIT", "REPORTED", "ROLE_MARK", "Family", "Process", "memory_kills", "read_process"]
 
 PAGE = struct.Struct("=Qd")
 """Memory shared with the training process: heartbeats so far, and seconds allowed without one (0: no limit)."""
+CHECKPOINTS = "[0-9]*-updates-*"
+"""Names of a run's complete checkpoints in `checkpoints`."""
 ROLE_MARK = b"HEADRACE_ROLE_"
 """Prefix of the environment variable that marks a role and its descendants."""
 QUIT = b"Q"
@@ -233,7 +235,7 @@ def _say(reason: str, run: str) -> None:
 
 
 def _has_checkpoint(run: str) -> bool:
-    return any(Path(run, "checkpoints").glob("[0-9]*-updates-*"))
+    return any(Path(run, "checkpoints").glob(CHECKPOINTS))
 
 
 def _processes() -> list[Process]:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from headrace.errors import CheckpointError, HeadraceError, LaunchError, StorageError, require
+from headrace.launch.watcher import CHECKPOINTS
 from headrace.report.events import EventFile
 from headrace.report.output import write_output
 from headrace.settings import RunConfig
@@ -372,7 +373,7 @@ def _require_vacant(path: Path) -> None:
     if not path.is_dir():
         raise CheckpointError(f"run directory {path} is a file; choose another --run-dir")
     names = sorted(entry.name for entry in path.iterdir() if entry.name != _LOCK)
-    if "config.json" in names and not any((path / "checkpoints").glob("*")):
+    if "config.json" in names and not any((path / "checkpoints").glob(CHECKPOINTS)):
         raise CheckpointError(
             f"run directory {path} holds another run, which has no checkpoint; remove it, or choose another --run-dir"
         )

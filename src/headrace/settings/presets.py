@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from headrace.algorithms.config import Algorithm, Tuned
 from headrace.algorithms.registry import ALGORITHMS
+from headrace.environments.names import newest
 from headrace.errors import ConfigError
 from headrace.topologies.apex import Apex
 from headrace.topologies.config import Topology
@@ -196,7 +197,8 @@ _ENVIRONMENTS: dict[str, _Environment] = {
 def preset(environment: str, algorithm: str | None = None, *, frugal: bool = False) -> Preset:
     """The preset of an environment, or of its family (ALE/..., dm_control/...), or the defaults.
 
-    That of vector/NAME and envpool/NAME is the preset of NAME. A name without its version has that of its newest one.
+    That of vector/NAME, envpool/NAME and module:NAME is the preset of NAME. A name without its version has that of its
+    newest one.
 
     `algorithm` is by default the environment's. An algorithm that has no preset for the environment gets its default
     settings and the steps of the environment's algorithm. `frugal` chooses the one that needs few environment steps,
@@ -241,11 +243,12 @@ def _tuned(kind: type[Algorithm], *, frugal: bool = False) -> Mapping[str, Tuned
 
 
 def _find(presets: Mapping[str, T], environment: str) -> T | None:
-    name = re.sub("^(vector|envpool)/", "", environment)
-    pattern = re.compile(f"{re.escape(name)}-v([0-9]+)")  # as `environments.make` finds a name without its version
-    versions = [int(found[1]) for found in map(pattern.fullmatch, presets) if found]
-    newest = f"{name}-v{max(versions)}" if versions else name
-    return presets.get(name) or presets.get(newest) or presets.get(re.sub("/.*", "/...", name))
+    _, colon, name = environment.rpartition(":")
+    if colon and name.isidentifier():  # a factory, which may have an environment's name
+        return None
+    name = re.sub("^(vector|envpool)/", "", name)
+    known = newest(name, presets)
+    return presets[known] if known else presets.get(re.sub("/.*", "/...", name))
 
 
 PRESETS: dict[str, Preset] = {name: preset(name) for name in _ENVIRONMENTS}

@@ -39,6 +39,8 @@ def read_rows(path: Path, columns: Sequence[str] | None = None, later: Collectio
             rows = list(csv.DictReader(file))
     except OSError as error:
         raise StorageError(f"can't read {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{path} is not a CSV file: {error}") from error
     if not rows:
         return []
     wanted = list(rows[0]) if columns is None else [CASE, *columns, *_ORIGIN]

@@ -25,6 +25,7 @@ from safetensors.numpy import load_file, save_file
 
 from headrace.errors import CheckpointError, ConfigError, DivergenceError, StorageError
 from headrace.fields import fits, read_fields, read_object, write_json
+from headrace.launch.watcher import CHECKPOINTS
 from headrace.replay import Experience
 from headrace.settings import RunConfig
 from headrace.topologies.config import Topology
@@ -242,7 +243,7 @@ def _read(path: Path) -> bytes:
 def _checkpoints(folder: Path) -> list[Path]:
     """Complete checkpoints, oldest first; raises StorageError if the folder can't be read."""
     try:
-        return sorted(path for path in folder.iterdir() if path.match("[0-9]*-updates-*"))
+        return sorted(path for path in folder.iterdir() if path.match(CHECKPOINTS))
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -85,7 +85,7 @@ def export(run: RunDirectory, path: Path) -> float:
     interface = Trained.of_run(config, checkpoint).open_alone().interface
     spec = interface.spec
     vectors = checkpoint.topology(config).open_saved_vectors()
-    updater = config.algorithm.make_updater(spec, "cpu", config.seed, vectors)
+    updater = config.algorithm.make_updater(spec, "cpu", config.seed, vectors, config.learner_engine)
     updater.load(checkpoint.learner())
     graph = PolicyGraph(updater.architecture).serialize(
         updater.weights()

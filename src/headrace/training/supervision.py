@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from headrace.clock import monotonic
-from headrace.errors import EnvironmentFault
 from headrace.launch.base import Exit, Launcher
 from headrace.launch.deaths import Deaths, too_many_deaths
 from headrace.roles.base import Role
@@ -79,8 +78,7 @@ class Supervisor:
     def check(self) -> None:
         """Checks every role and restarts those that died or hang.
 
-        Raises EnvironmentFault if a role failed because of a user's mistake, LaunchError for the third death within a
-        minute.
+        Raises the error of a role that a restart would not help, LaunchError for the third death within a minute.
         """
         for ended in self._launcher.poll():
             self._handle_exit(ended)
@@ -91,7 +89,7 @@ class Supervisor:
             reason = self._hang(self._heartbeats[role.name])
             if reason:
                 self._launcher.kill(role)
-                self._handle_exit(Exit(role, "killed", fault=False, message=reason), self._hang_seconds)
+                self._handle_exit(Exit(role, "killed", fault=None, message=reason), self._hang_seconds)
 
         self._report_waiting()
 
@@ -141,7 +139,7 @@ class Supervisor:
     def _handle_exit(self, ended: Exit, hung_seconds: float = 0.0) -> None:
         role = ended.role
         if ended.fault:
-            raise EnvironmentFault(ended.message)
+            raise ended.fault(ended.message)
         heartbeat = self._heartbeats[role.name]
         if heartbeat.first:  # it has not begun: however long it tried, that does not count
             hung_seconds = monotonic() - heartbeat.arrived

@@ -13,7 +13,7 @@ from headrace._native import Server
 from headrace.clock import new_event
 from headrace.errors import ClosedError, HeadraceError
 from headrace.fields import read_json, write_json
-from headrace.launch.base import FAULTS, RoleStart, error_line, run_role
+from headrace.launch.base import RoleStart, error_line, fault_of, run_role
 from headrace.launch.guard import Guard
 from headrace.launch.relay import Relay
 from headrace.machine import raise_descriptor_limit, server_memory_bytes
@@ -30,7 +30,7 @@ class End(NamedTuple):
     """How a role ended in its process."""
 
     reason: str
-    fault: bool
+    fault: type[HeadraceError] | None  # see Exit
     message: str
     output: bytes  # the last that the process wrote
 
@@ -63,7 +63,7 @@ class Host:
         except ClosedError as closed:
             return self._end("ended", str(closed))
         except HeadraceError as error:
-            return self._end("error", str(error), fault=isinstance(error, FAULTS))
+            return self._end("error", str(error), fault=fault_of(error))
         except Exception as error:
             traceback.print_exc()
             return self._end("error", error_line(error))
@@ -73,7 +73,7 @@ class Host:
         """Asks the role to stop."""
         self._stop.set()
 
-    def _end(self, reason: str, message: str, *, fault: bool = False) -> End:
+    def _end(self, reason: str, message: str, *, fault: type[HeadraceError] | None = None) -> End:
         size = self._output.seek(0, os.SEEK_END)
         self._output.seek(max(0, size - _OUTPUT_BYTES))
         return End(reason, fault, message, self._output.read())

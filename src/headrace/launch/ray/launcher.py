@@ -202,8 +202,8 @@ class RayLauncher:
         text = str(error)
         if "ModuleNotFoundError" in text or "ImportError" in text:
             cause = next(line for line in reversed(text.splitlines()) if "Error" in line).strip()
-            return Exit(role, "error", True, f"a node of the cluster can't start {role.name}: {cause}")
-        return Exit(role, "its process could not be started", False, _detail(error), node_lost=_is_node_death(error))
+            return Exit(role, "error", ConfigError, f"a node of the cluster can't start {role.name}: {cause}")
+        return Exit(role, "its process could not be started", None, _detail(error), node_lost=_is_node_death(error))
 
     def _collect_ended(self) -> list[Exit]:
         exits = []
@@ -216,9 +216,9 @@ class RayLauncher:
                 if _is_node_death(error) or running.node in self._nodes.lost():
                     exits.append(self._node_loss(running))
                 else:
-                    exits.append(Exit(running.role, f"its process on {where} died", False, _detail(error)))
+                    exits.append(Exit(running.role, f"its process on {where} died", None, _detail(error)))
             except RayError as error:
-                exits.append(Exit(running.role, f"error on {where}", False, _detail(error)))
+                exits.append(Exit(running.role, f"error on {where}", None, _detail(error)))
             else:
                 self._write_output(running.role, end.output)
                 message = f"{end.message} (on {where})" if end.fault else end.message
@@ -246,7 +246,7 @@ class RayLauncher:
 
     def _node_loss(self, running: _Running) -> Exit:
         message = f"{self._nodes.name(running.node)} left the cluster or does not answer"
-        return Exit(running.role, "its node was lost", False, message, node_lost=True)
+        return Exit(running.role, "its node was lost", None, message, node_lost=True)
 
     def _relay(self, role: Role, node: str) -> Any:
         """A reference to the endpoint of the node's relay; None if the role needs none."""

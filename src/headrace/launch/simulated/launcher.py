@@ -10,7 +10,7 @@ from typing import NamedTuple
 from headrace.clock import Event, inhabit
 from headrace.errors import ClosedError, HeadraceError
 from headrace.fields import read_json, write_json
-from headrace.launch.base import FAULTS, Exit, RoleStart, Site, error_line, run_role
+from headrace.launch.base import Exit, RoleStart, Site, error_line, fault_of, run_role
 from headrace.launch.simulated.costs import Costs
 from headrace.launch.simulated.faults import Fault, check_roles, plan_faults
 from headrace.launch.simulated.link import Link
@@ -74,7 +74,7 @@ class SimulatedLauncher:
         running = self._running.pop(name, None)
         if running is not None:
             self._world.end(running.process)
-            self._exits.append(Exit(running.role, "killed by SIGKILL", False, "a simulated fault"))
+            self._exits.append(Exit(running.role, "killed by SIGKILL", None, "a simulated fault"))
 
     def stop(self, roles: Iterable[Role]) -> None:
         """Asks these roles to end, and kills those still running after 5 seconds."""
@@ -91,7 +91,7 @@ class SimulatedLauncher:
 
     def _run(self, record: str, process: Process, stop: Event) -> None:
         status, message = "exit 0", "it wrote nothing"
-        fault = False
+        fault = None
         given = read_json(RoleStart, record, "a role's start")
         try:
             self._world.spend("start")
@@ -99,7 +99,7 @@ class SimulatedLauncher:
         except ClosedError:
             pass
         except HeadraceError as error:
-            fault = isinstance(error, FAULTS)
+            fault = fault_of(error)
             status, message = "exit 2" if fault else "exit 1", str(error)
         except Exception as error:
             status, message = "exit 1", error_line(error)

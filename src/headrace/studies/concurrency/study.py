@@ -132,7 +132,7 @@ class Concurrency(Study):
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
         """Recomputes the rows that lack all later columns, if their runs' records exist."""
         del say
-        describe(cases.ENVIRONMENT)  # one ConfigError, not one per case, if Box2D is not installed
+        describe(cases.ENVIRONMENT)  # one EnvironmentFault, not one per case, if Box2D is not installed
         for part, planned in plan.items():
             for case in planned:
                 for row in sheets[part].of([case.name]):

@@ -80,7 +80,7 @@ class ActorSettings:
     """Rate of a synthetic actor while the server does not block it."""
     fill_chunks: int
     left_chunks: int
-    """Bytes pushed at the end, for one large pull."""
+    """Chunks pushed at the end, for one large pull."""
 
 
 @dataclass(frozen=True)

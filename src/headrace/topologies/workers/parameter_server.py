@@ -96,6 +96,11 @@ class ParameterServer(Workers):
                 "algorithm that learns from replay"
             )
         rate = algorithm.statistics_rate
+        if rate >= 1:
+            raise ConfigError(
+                f"algorithm is {algorithm.name}, whose statistics become those of each batch: averages are required "
+                f"with topology {self.name}"
+            )
         if rate and rate * self.push_period >= 1:
             raise ConfigError(
                 f"push_period is {self.push_period} and algorithm is {algorithm.name}, whose statistics move by "
