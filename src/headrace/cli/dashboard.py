@@ -10,11 +10,9 @@ import tyro
 
 from headrace.cli.arguments import Positional, parse
 from headrace.errors import ConfigError, require
-from headrace.servers import read_token, shown
+from headrace.servers import SCHEMES, is_redis, read_token, shown
 
 __all__ = ["run"]
-
-_SCHEMES = ("tcp:", "unix:", "dpdk:")
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class _Options:
     @property
     def is_address(self) -> bool:
         """Whether the subject is a server."""
-        return self.subject.startswith(_SCHEMES)
+        return self.subject.startswith(SCHEMES)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -54,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     token = read_token(options.page_token_file, "page_token_file") if options.page_token_file else None
     require("page_token_file", options.page_token_file, token != b"", "a file that is not empty")
-    if options.subject.startswith(("redis:", "rediss:")):
+    if is_redis(options.subject):
         raise ConfigError(f"address is {shown(options.subject)}; it must be a Headrace server's, tcp:// or unix:")
     if not options.is_address and not Path(options.subject).is_dir():
         raise ConfigError(f"runs_dir is {options.subject!a}; it must be a folder that exists, or a server's address")

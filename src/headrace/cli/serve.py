@@ -22,7 +22,7 @@ from headrace.machine import SERVER_MEMORY_SHARE, raise_descriptor_limit, server
 from headrace.report.display import draws_live
 from headrace.report.formats import count, counted, size
 from headrace.report.server_view import status_line
-from headrace.servers import read_token, shown
+from headrace.servers import is_redis, read_token, shown
 
 __all__ = ["run"]
 
@@ -80,7 +80,7 @@ def run(arguments: Sequence[str]) -> int:
         description="Run a server that holds experience and parameters for actors and learners on any machine.",
     )
     for address in options.listen:
-        if address.startswith(("redis:", "rediss:")):
+        if is_redis(address):
             raise ConfigError(
                 f"listen is {shown(address)}; it must be a tcp://, unix: or dpdk: address "
                 "(start Redis with redis-server)"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace._native import Client
 from headrace.errors import ConfigError, ServerError
-from headrace.servers import read_token, shown
+from headrace.servers import is_redis, read_token, shown
 
 __all__ = ["visit"]
 
@@ -20,7 +20,7 @@ def visit(address: str, token_file: Path | None) -> Iterator[Client]:
 
     Raises ServerError if the body can't read the statistics that it received.
     """
-    if address.startswith(("redis:", "rediss:")):
+    if is_redis(address):
         raise ConfigError(
             f"address is {shown(address)}; it must be a Headrace server's, tcp://, unix: or dpdk: "
             "(use redis-cli for Redis)"

@@ -9,8 +9,10 @@ from headrace.parameters.base import ParameterStore
 from headrace.replay.base import ReplayTable
 from headrace.replay.remote import read_token
 
-__all__ = ["LEARNER", "Endpoint", "RoleServer", "RunServer", "shown"]
+__all__ = ["LEARNER", "SCHEMES", "Endpoint", "RoleServer", "RunServer", "is_redis", "shown"]
 
+SCHEMES = ("tcp://", "unix:", "dpdk:")
+"""With which the address of a server of this package begins."""
 LEARNER = "learner"
 """The claim held by a run's learner."""
 
@@ -40,6 +42,11 @@ class Endpoint:
     def name(self, name: str) -> str:
         """The full name of a run's table, blob, mailbox or claim."""
         return f"{self.run}/{name}" if self.run else name
+
+
+def is_redis(address: str) -> bool:
+    """Whether an address is meant for Redis."""
+    return address.startswith(("redis:", "rediss:"))
 
 
 def shown(address: str) -> str:

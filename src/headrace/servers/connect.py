@@ -4,7 +4,7 @@ import secrets
 
 from headrace.errors import ConfigError
 from headrace.replay import Connection
-from headrace.servers.base import Endpoint, RoleServer, RunServer, shown
+from headrace.servers.base import Endpoint, RoleServer, RunServer, is_redis, shown
 from headrace.servers.embedded import EmbeddedServer
 from headrace.servers.simulated import SCHEME, SimulatedServer
 from headrace.servers.simulated_connections import SimulatedRole, SimulatedTables
@@ -12,14 +12,12 @@ from headrace.servers.standalone import StandaloneRole, StandaloneServer, open_c
 
 __all__ = ["connect_role", "connect_tables", "open_server"]
 
-_REDIS = "redis://"
-
 
 def connect_role(endpoint: Endpoint) -> RoleServer:
     """A role's connection to its run's server; StorageError if no server answers in time, ConfigError for the token."""
     if endpoint.address.startswith(SCHEME):
         return SimulatedRole(endpoint)
-    if endpoint.address.startswith(_REDIS):
+    if is_redis(endpoint.address):
         from headrace.servers.redis import RedisRoleServer  # an optional dependency, imported only if used
 
         return RedisRoleServer(endpoint)
@@ -30,7 +28,7 @@ def connect_tables(endpoint: Endpoint) -> Connection | SimulatedTables:
     """A connection for a role that samples; raises as connect_role(), and ConfigError for Redis, which can't sample."""
     if endpoint.address.startswith(SCHEME):
         return SimulatedTables(endpoint)
-    if endpoint.address.startswith(_REDIS):
+    if is_redis(endpoint.address):
         raise ConfigError(f"server is {shown(endpoint.address)}; one of `headrace serve` is required to sample from")
     return open_connection(endpoint)
 
@@ -54,7 +52,7 @@ def open_server(
         return SimulatedServer(address)
     if endpoint is None:
         return EmbeddedServer(address, token, reconnect_seconds)
-    if endpoint.address.startswith(_REDIS):
+    if is_redis(endpoint.address):
         from headrace.servers.redis import RedisServer
 
         return RedisServer(endpoint)

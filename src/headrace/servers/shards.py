@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from headrace._native import Client, ShardedModel
 from headrace.errors import ConfigError, HeadraceError
-from headrace.servers.base import Endpoint, shown
+from headrace.servers.base import Endpoint, is_redis, shown
 from headrace.servers.simulated import SCHEME
 from headrace.servers.simulated_shards import SimulatedShards
 
@@ -14,7 +14,6 @@ __all__ = ["blamed_server", "drop_earlier_shards", "drop_shards", "lost_updates"
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 2.0
-_REDIS = "redis://"
 
 
 def open_shards(
@@ -29,7 +28,7 @@ def open_shards(
         return SimulatedShards(endpoint, name, count, shards, servers)
     addresses = [endpoint.address, *servers]
     for address in addresses:
-        if address.startswith(_REDIS):
+        if is_redis(address):
             raise ConfigError(
                 f"server is {shown(address)}; shards, to which gradients are applied, need a Headrace server: leave it "
                 "out for one of the run's own, or start one with headrace serve"
@@ -53,7 +52,7 @@ def blamed_server(error: HeadraceError, address: str) -> tuple[str, str]:
 
 def drop_earlier_shards(endpoint: Endpoint, name: str, servers: Sequence[str]) -> None:
     """Removes the shards that earlier starts of a run left on `servers`; raises StorageError as open_shards()."""
-    if endpoint.address.startswith((SCHEME, _REDIS)):
+    if endpoint.address.startswith(SCHEME) or is_redis(endpoint.address):
         return  # open_shards() says what is wrong
     for server in servers:
         with contextlib.closing(Client(server, _connect_seconds(endpoint), token=endpoint.secret())) as client:

@@ -7,11 +7,11 @@ from typing import Any
 
 from headrace.errors import require
 from headrace.fields import check_types
-from headrace.servers.base import Endpoint, shown
+from headrace.servers.base import SCHEMES, Endpoint, shown
 
 __all__ = ["ServerConfig", "require_run_name"]
 
-_SCHEMES = ("tcp://", "unix:", "dpdk:", "redis://")
+_SCHEMES = (*SCHEMES, "redis://")
 _RECONNECT_SECONDS = 60.0
 
 

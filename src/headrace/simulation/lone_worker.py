@@ -26,15 +26,12 @@ _SKIPPED_TURNS = 20
 @contextlib.contextmanager
 def open_lone_worker(environment: str, algorithm: Algorithm, rows: int) -> Iterator[Worker]:
     """A context with a worker of so many environments that has made some turns; equal calls make equal workers."""
-    server = EmbeddedServer()
-    try:
-        worker = _build(environment, algorithm, rows, server)
+    with contextlib.ExitStack() as undo:
+        server = undo.enter_context(contextlib.closing(EmbeddedServer()))
+        worker = undo.enter_context(contextlib.closing(_build(environment, algorithm, rows, server)))
         for _ in range(_SKIPPED_TURNS):
             worker.step()
         yield worker
-        worker.close()
-    finally:
-        server.close()
 
 
 def _build(environment: str, algorithm: Algorithm, rows: int, server: EmbeddedServer) -> Worker:

@@ -185,6 +185,7 @@ def measure_acting(case: ActingCase, launcher: LauncherFactory = ProcessLauncher
         with _policies(case, architecture, server) as roles:
             reports = _Reports(server, launcher(server.endpoint, Path(folder)), [*roles, *_actors(case, spec)])
             with contextlib.closing(reports):
+                reports.start()
                 reports.until(lambda newest: sum(report["steps"] > 0 for report in newest.values()) == case.actors)
                 reports.listen(_WARM_UP_SECONDS)
                 before, joules = reports.latest(case.actors), energy.joules()
@@ -238,8 +239,11 @@ class _Reports:
         self._counts: dict[int, int] = {}
         self.latencies: list[float] = []
         """Seconds from publication to installation of the newest policy in each report."""
-        for role in roles:
-            launcher.start(role)
+
+    def start(self) -> None:
+        """Starts the roles; close() ends those that were started also where one can't be."""
+        for role in self._roles:
+            self._launcher.start(role)
 
     def listen(self, seconds: float) -> None:
         """Takes reports for this long; raises LaunchError if a process ends."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError, require
 from headrace.fields import MOST_STEPS, require_positive
-from headrace.servers.base import Endpoint, shown
+from headrace.servers.base import SCHEMES, Endpoint, shown
 from headrace.topologies.config import Begin
 from headrace.topologies.workers.config import Workers
 
@@ -66,7 +66,7 @@ class ParameterServer(Workers):
                 "fetch, which replaces the worker's copy: one of them must be above 1"
             )
         servers = self.shard_servers
-        valid = all(server.startswith(("tcp://", "unix:", "dpdk:")) for server in servers)
+        valid = all(server.startswith(SCHEMES) for server in servers)
         require("shard_servers", " ".join(map(shown, servers)), valid, "addresses, tcp://, unix: or dpdk:")
         enough = f"above {len(servers)}, the number of shard_servers, or one of them has none"
         require("shards", self.shards, self.shards > len(servers), enough)
