@@ -208,6 +208,17 @@ def test_what_is_no_policy_is_named(tmp_path: Path) -> None:
         headrace.load(text)
 
 
+def test_a_place_that_can_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", refuse)  # a folder above without the right to search it; root has all rights
+    with pytest.raises(errors.StorageError, match=r"can't read .*: Permission denied$"):
+        headrace.load(tmp_path / "run")
+    with pytest.raises(errors.StorageError, match=r"can't write .*: Permission denied$"):
+        RunDirectory.create(tmp_path / "run", "{}")
+
+
 def test_a_run_without_a_checkpoint_is_named(tmp_path: Path) -> None:
     config = RunConfig(CORRIDOR, DQN(), headrace.Serial(), steps=1)
     with (

@@ -25,6 +25,7 @@ __all__ = [
     "cut_torn_line",
     "default_run_directory",
     "make_default_directory",
+    "reading",
     "require_output",
     "require_output_folder",
 ]
@@ -129,13 +130,15 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, config_json: str) -> Self:
         """Makes the directory of a new run and locks it; raises CheckpointError if the path is not empty."""
-        return cls._create(path, config_json, made=not path.exists())
+        with _writing(path):
+            made = not path.exists()
+        return cls._create(path, config_json, made=made)
 
     @classmethod
     def _create(cls, path: Path, config_json: str, *, made: bool) -> Self:
         require("run directory", ascii(str(path)), str(path).isprintable(), "a path that can be printed")
-        _require_vacant(path)
         with _writing(path):
+            _require_vacant(path)
             path.mkdir(parents=True, exist_ok=True)
         run = cls(path, _acquire_lock(path), made=made)
         try:
@@ -164,10 +167,11 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path, *, writing: bool = False) -> Self:
         """Opens the directory of an existing run; `writing` locks it and removes a record that a crash cut short."""
-        if not path.is_dir():
-            raise CheckpointError(f"{path} is not a run directory: there is no such directory")
-        if not (path / _CONFIG).is_file():
-            raise CheckpointError(f"{path} is not a run directory: it holds no config.json")
+        with reading(path):
+            if not path.is_dir():
+                raise CheckpointError(f"{path} is not a run directory: there is no such directory")
+            if not (path / _CONFIG).is_file():
+                raise CheckpointError(f"{path} is not a run directory: it holds no config.json")
         run = cls(path, _acquire_lock(path) if writing else None)
         if writing:
             with _writing(run.metrics_path):
@@ -422,9 +426,8 @@ def cut_torn_line(path: Path) -> None:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"can't read {path}: {error.strerror}") from error
+        with reading(path):
+            return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{path} is not text: {error}") from error
 
@@ -435,6 +438,15 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(f"can't write {path}: {error.strerror}") from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raises StorageError, with this path, for an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"can't read {path}: {error.strerror}") from error
 
 
 def _plain(value: Any) -> Any:

@@ -23,10 +23,10 @@ from headrace.environments.actions import (
 )
 from headrace.environments.records import Packer, finite_float32
 from headrace.environments.spaces import close, first_reset, read_spaces
-from headrace.errors import CheckpointError, ConfigError, StorageError, require
+from headrace.errors import CheckpointError, ConfigError, require
 from headrace.fields import read_json, write_json
 from headrace.parameters import Policy
-from headrace.report.run_directory import RunDirectory
+from headrace.report.run_directory import RunDirectory, reading
 from headrace.roles.evaluator import GreedyPolicy
 from headrace.settings import RunConfig
 from headrace.training.checkpoint import Checkpoint, newest_checkpoint
@@ -200,7 +200,7 @@ class Trained(NamedTuple):
     @staticmethod
     def of_zoo(kept: KeptPolicy) -> "Trained":
         """A policy of the zoo."""
-        graph = _read_file(kept.path)
+        graph = _read_graph(kept.path)
         interface = Interface.read(graph, kept.path)
         moment = Moment(kept.environment_steps, kept.learner_steps, kept.training_seconds)
         name, seed, hang_seconds = kept.environment, kept.episode_seed, RunConfig.hang_seconds
@@ -242,11 +242,11 @@ def load_policy(path: Path) -> SavedPolicy:
     That of a run requires the run's environment, whose spaces are read. Raises CheckpointError if `path` is neither, or
     a file of a policy whose observations have parts or action masks.
     """
-    if path.is_dir() or not path.exists():
+    with reading(path):
+        is_run = path.is_dir() or not path.exists()
+    if is_run:
         return read_trained(RunDirectory.open(path)).open_alone()
-    if not path.is_file():  # a device or a pipe may never end
-        raise CheckpointError(f"{path} is neither a run directory nor an .onnx file")
-    graph = _read_file(path)
+    graph = _read_graph(path)
     interface = Interface.read(graph, path)
     if interface.spec.parts:
         raise CheckpointError(
@@ -262,8 +262,8 @@ def load_kept(kept: KeptPolicy) -> SavedPolicy:
     return trained.open_alone() if trained.spec.parts else load_policy(kept.path)
 
 
-def _read_file(path: Path) -> bytes:
-    try:
+def _read_graph(path: Path) -> bytes:
+    if not path.is_file():  # a device or a pipe may never end
+        raise CheckpointError(f"{path} is neither a run directory nor an .onnx file")
+    with reading(path):
         return path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"can't read {path}: {error.strerror}") from error
