@@ -18,6 +18,7 @@ from benchmarks.experience import CHUNK_STEPS, N_STEP, chunks_of, make_steps, se
 from headrace._native import Signature
 from headrace.launch.relay import Relay
 from headrace.roles.base import REPORTS
+from headrace.roles.clock import ACTOR_PHASES
 from headrace.roles.handles import POLICY, REPLAY
 from headrace.servers import Endpoint, connect_role
 
@@ -29,11 +30,10 @@ CONNECTIONS = 3
 REPORT_SECONDS = 0.1
 """Period of an actor that makes progress."""
 _STACK_BYTES = 512 << 10  # of a thread
-_PHASES = ("environment", "inference", "pull", "load", "push", "blocked", "other")
 _REPORT = {
     **{"role": "actor", "index": 0, "generation": 0, "run_id": 16 * "0", "writer": 16 * "0"},
     **{"steps": 1_234_567, "episodes": 12_345, "returns": [], "phase": "environment", "stalled_seconds": 0.0123456789},
-    "seconds": dict.fromkeys(_PHASES, 123.45678901234),
+    "seconds": dict.fromkeys(ACTOR_PHASES, 123.45678901234),
     "refresh": {"count": 1234, "seconds": dict.fromkeys(("fetch", "deserialize", "load"), 1.2345678901234)},
 }
 

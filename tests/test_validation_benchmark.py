@@ -15,8 +15,7 @@ from benchmarks.validation.plots import draw_steps
 
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ConfigError
-from headrace.roles.actor import ACTOR_PHASES
-from headrace.roles.learner import LEARNER_PHASES
+from headrace.roles.clock import ACTOR_PHASES, LEARNER_PHASES
 
 SERIAL, PAIR = Setup("serial"), Setup("hogwild", 2)
 PLAN = Plan("CartPole-v1", 475.0, 2, 60.0, "costs.json")

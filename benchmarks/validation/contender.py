@@ -19,8 +19,7 @@ from headrace.launch.config import Processes
 from headrace.launch.simulated import Simulated
 from headrace.report.rates import begun_seconds, steady_rate
 from headrace.report.run_directory import RunDirectory
-from headrace.roles.actor import ACTOR_PHASES
-from headrace.roles.learner import LEARNER_PHASES
+from headrace.roles.clock import ACTOR_PHASES, LEARNER_PHASES
 from headrace.settings import preset
 from headrace.topologies.config import Topology
 

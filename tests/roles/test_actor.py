@@ -12,8 +12,8 @@ from headrace import DQN
 from headrace.algorithms.r2d2.windows import WindowForm, WindowWriters
 from headrace.environments import EnvironmentBatch, describe, make_batch
 from headrace.networks.records import ILLEGAL, split
-from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
-from headrace.roles.clock import PhaseClock
+from headrace.roles.actor import Actor, ActorSettings
+from headrace.roles.clock import ACTOR_PHASES, PhaseClock
 from headrace.types import Array, EnvironmentSpec
 
 from ..environments.walks import MODES, register, restart_numbers

@@ -14,8 +14,9 @@ from headrace.clock import new_event
 from headrace.networks import Architecture
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters.snapshot import Stamp
-from headrace.roles.actor import ACTOR_PHASES, ActorSettings
+from headrace.roles.actor import ActorSettings
 from headrace.roles.base import REPORTS, RoleContext
+from headrace.roles.clock import ACTOR_PHASES
 from headrace.roles.handles import POLICY, REPLAY
 from headrace.roles.remote_actor import ActorRole
 from headrace.servers.embedded import EmbeddedServer

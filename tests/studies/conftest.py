@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.gradients.measured import STALENESS
-from headrace.roles.actor import ACTOR_PHASES
-from headrace.roles.learner import LEARNER_PHASES as LEARNER_TIMES
+from headrace.roles.clock import ACTOR_PHASES
+from headrace.roles.clock import LEARNER_PHASES as LEARNER_TIMES
 from headrace.studies.actorq.training import figures_of, training_case
 from headrace.studies.base import Measured, Study
 from headrace.studies.downpour import training as downpour

@@ -13,8 +13,8 @@ from headrace.algorithms.d4pg.config import D4PG
 from headrace.cli.main import main
 from headrace.errors import LaunchError
 from headrace.launch.base import Exit
-from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.base import REPORTS, Role
+from headrace.roles.clock import ACTOR_PHASES
 from headrace.servers import Endpoint, connect_role
 from headrace.studies.actorq import acting, study
 from headrace.studies.actorq.acting import ActingCase, CrossoverCase, measure_acting

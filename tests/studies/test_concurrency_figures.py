@@ -5,8 +5,7 @@ from math import isnan
 import pytest
 
 from headrace.gradients.measured import STALENESS
-from headrace.roles.actor import ACTOR_PHASES
-from headrace.roles.learner import LEARNER_PHASES
+from headrace.roles.clock import ACTOR_PHASES, LEARNER_PHASES
 from headrace.studies.base import Results
 from headrace.studies.concurrency.cases import BY_PRIORITY, UNCHANGED, ablation_cases, fault_case, run_case
 from headrace.studies.concurrency.comparisons import (

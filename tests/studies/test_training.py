@@ -1,6 +1,6 @@
 """An actor's phases as studies record them."""
 
-from headrace.roles.actor import ACTOR_PHASES as CLOCK_PHASES
+from headrace.roles.clock import ACTOR_PHASES as CLOCK_PHASES
 from headrace.studies.training import ACTOR_PHASES, recorded
 
 

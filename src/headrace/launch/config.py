@@ -35,6 +35,11 @@ class LauncherConfig(ABC):
         return True
 
     @property
+    def local(self) -> bool:
+        """Whether all roles run on this machine."""
+        return True
+
+    @property
     def repeatable(self) -> bool:
         """Whether the same seed gives the same run, and the same failure."""
         return False

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from headrace.roles.clock import ACTOR_PHASES, LEARNER_PHASES
 from headrace.types import ActingKind
 
 __all__ = ["ACTOR_TIMES", "LEARNER_TIMES", "Progress", "style_times"]
 
-ACTOR_TIMES = ("environment", "inference", "pull", "load", "push", "blocked", "other")
-"""Phases of an actor's time, in the order of all reports."""
-LEARNER_TIMES = ("train", "wait", "transfer", "priorities", "publish", "other")
+ACTOR_TIMES = ACTOR_PHASES
+LEARNER_TIMES = ("train", *(phase for phase in LEARNER_PHASES if phase != "train"))
 """Phases of the learner's time, in the order of all reports."""
 
 

@@ -19,9 +19,7 @@ from headrace.parameters.refresh import PullUnit
 from headrace.roles.clock import PhaseClock
 from headrace.types import Array, EnvironmentSpec, EnvironmentStep
 
-__all__ = ["ACTOR_PHASES", "Actor", "ActorSettings"]
-
-ACTOR_PHASES = ("environment", "inference", "pull", "load", "push", "blocked", "other")
+__all__ = ["Actor", "ActorSettings"]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 
 from headrace.clock import monotonic, spend
 
-__all__ = ["PhaseClock", "StallTimer"]
+__all__ = ["ACTOR_PHASES", "LEARNER_PHASES", "PhaseClock", "StallTimer"]
+
+ACTOR_PHASES = ("environment", "inference", "pull", "load", "push", "blocked", "other")
+"""How an actor spends its time, in the order of all reports."""
+LEARNER_PHASES = ("wait", "transfer", "train", "priorities", "publish", "other")
+"""How a learner spends its time."""
 
 
 class PhaseClock:

@@ -9,16 +9,14 @@ from numpy.typing import NDArray
 from headrace.algorithms.base import Updater
 from headrace.errors import DivergenceError
 from headrace.parameters.snapshot import Snapshot, Stamp
-from headrace.roles.clock import PhaseClock
+from headrace.roles.clock import LEARNER_PHASES, PhaseClock
 from headrace.roles.publisher import Publisher
 from headrace.types import Array, Batch
 
-__all__ = ["LEARNER_PHASES", "Learner"]
+__all__ = ["Learner"]
 
 _PROBE_ROWS = 16
 """Rows of the newest batch that are published with the parameters, to measure the error of the resulting policy."""
-
-LEARNER_PHASES = ("wait", "transfer", "train", "priorities", "publish", "other")
 
 
 class Learner:

@@ -13,9 +13,9 @@ from headrace.parameters.form import PolicyDecoder
 from headrace.parameters.memory import Memory
 from headrace.parameters.refresh import PullSchedule, Refresh
 from headrace.roles.acting_role import ActingRole
-from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
+from headrace.roles.actor import Actor, ActorSettings
 from headrace.roles.base import RoleContext, Stop
-from headrace.roles.clock import PhaseClock
+from headrace.roles.clock import ACTOR_PHASES, PhaseClock
 from headrace.roles.handles import PolicyHandle, TableHandle
 from headrace.roles.heartbeat import Heartbeat
 from headrace.roles.reporter import ActorReporter

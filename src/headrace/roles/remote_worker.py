@@ -21,9 +21,9 @@ from headrace.gradients.handles import SharedHandle, VectorHandle
 from headrace.gradients.measured import MeasuredVector, joint_report
 from headrace.replay import ReplayTable, Table
 from headrace.roles.acting_role import ActingRole
-from headrace.roles.actor import ACTOR_PHASES, ActorSettings
+from headrace.roles.actor import ActorSettings
 from headrace.roles.base import RoleContext, Worker
-from headrace.roles.clock import PhaseClock
+from headrace.roles.clock import ACTOR_PHASES, PhaseClock
 from headrace.roles.gate import GateWatch
 from headrace.roles.handles import TableHandle
 from headrace.roles.heartbeat import Heartbeat

@@ -9,8 +9,7 @@ from headrace.algorithms.base import Updater
 from headrace.algorithms.config import OnPolicy
 from headrace.clock import monotonic
 from headrace.environments import Episode, FrameStack, make_batch
-from headrace.roles.actor import ACTOR_PHASES
-from headrace.roles.clock import PhaseClock
+from headrace.roles.clock import ACTOR_PHASES, PhaseClock
 from headrace.roles.learner import Learner
 from headrace.types import Array, Batch, EnvironmentStep
 

@@ -8,8 +8,8 @@ from headrace.algorithms.config import OffPolicy
 from headrace.clock import monotonic
 from headrace.environments import Episode
 from headrace.replay import MixedBatches, ReplayTable, SampledBatches
-from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
-from headrace.roles.clock import PhaseClock
+from headrace.roles.actor import Actor, ActorSettings
+from headrace.roles.clock import ACTOR_PHASES, PhaseClock
 from headrace.roles.learner import Learner
 
 __all__ = ["ReplayWorker"]

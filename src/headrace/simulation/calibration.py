@@ -26,7 +26,7 @@ from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyEncoder
 from headrace.report.output import write_output
-from headrace.roles.learner import LEARNER_PHASES
+from headrace.roles.clock import LEARNER_PHASES
 from headrace.simulation.contention import measure_contention
 from headrace.simulation.lone_worker import open_lone_worker
 from headrace.simulation.requests import measure_requests

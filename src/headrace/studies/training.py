@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.roles import clock
+
 __all__ = [
     "ACTOR_PHASES", "EVALUATION_COLUMNS", "FINAL_COLUMNS", "FINAL_EPISODES", "curve_rows", "recorded", "summarized",
     "train_case",
 ]  # fmt: skip
 
-ACTOR_PHASES = ("environment", "inference", "pull", "load", "push", "other")
+ACTOR_PHASES = tuple(phase for phase in clock.ACTOR_PHASES if phase != "blocked")
 """The phases of an actor's time as studies record them."""
 FINAL_EPISODES = 100
 FINAL_COLUMNS = ("final_return", "final_std", "final_episodes")

@@ -7,9 +7,8 @@ from typing import Any
 
 from headrace.clock import monotonic
 from headrace.report.progress import Progress
-from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.base import Learning
-from headrace.roles.learner import LEARNER_PHASES
+from headrace.roles.clock import ACTOR_PHASES, LEARNER_PHASES
 from headrace.settings import RunConfig
 from headrace.training.evaluation import Evaluations, Moment
 

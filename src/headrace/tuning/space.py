@@ -86,7 +86,7 @@ def apply(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
 def _require_usable(config: RunConfig) -> None:
     """Raises ConfigError for what a run refuses before it has created its environment."""
     config.topology.require_algorithm(config.algorithm)
-    if config.launcher.name == "processes":  # the nodes of a cluster may have other devices
+    if config.launcher.local:  # the nodes of a cluster may have other devices
         find_device(config)
 
 

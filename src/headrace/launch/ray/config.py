@@ -47,6 +47,11 @@ class Ray(LauncherConfig):
         require("actor_cpus", self.actor_cpus, 0 < self.actor_cpus <= _MOST_CPUS, f"above 0 and at most {_MOST_CPUS:g}")
 
     @property
+    def local(self) -> bool:
+        """No: on the nodes of a cluster."""
+        return False
+
+    @property
     def starts_server(self) -> bool:
         """Whether a node for the server is given."""
         return self.server_node is not None

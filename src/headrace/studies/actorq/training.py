@@ -17,7 +17,7 @@ from headrace.algorithms.config import OffPolicy
 from headrace.algorithms.dqn.config import DQN
 from headrace.environments.dm_control import ControlSuite
 from headrace.networks.precision import Precision
-from headrace.roles.learner import LEARNER_PHASES
+from headrace.roles.clock import LEARNER_PHASES
 from headrace.settings import preset
 from headrace.studies.base import Case, Measured
 from headrace.studies.curves import curve_of, held_at

@@ -4,8 +4,9 @@ from typing import Any
 
 from headrace.algorithms.config import OnPolicy
 from headrace.replay import Experience, Table
-from headrace.roles.actor import ACTOR_PHASES, ActorSettings
+from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Role, Worker
+from headrace.roles.clock import ACTOR_PHASES
 from headrace.roles.planner import Planner
 from headrace.roles.rollout_worker import RolloutWorker
 from headrace.roles.worker import ReplayWorker

@@ -10,10 +10,9 @@ from headrace.errors import DivergenceError, ReplayError
 from headrace.gradients.measured import STALENESS
 from headrace.replay import Experience, ReplayTable
 from headrace.roles.base import GATE, HELD, Role
-from headrace.roles.clock import PhaseClock
+from headrace.roles.clock import LEARNER_PHASES, PhaseClock
 from headrace.roles.gate import Gate, Held, State
 from headrace.roles.handles import REPLAY
-from headrace.roles.learner import LEARNER_PHASES
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings, updater_seed
 from headrace.roles.totals import Counts, Totals
 from headrace.servers import RunServer
