@@ -165,18 +165,17 @@ def _start_server(
     """`headrace serve`; an empty `listens` means a Unix socket. TCP needs a token except on loopback, so it has one."""
     token_file, options = "", []
     if listens:
-        port = _HOST_PORT if prefix else _free_port()
         token = folder / "token"
         token.touch(mode=0o600)
         token.write_text(secrets.token_hex(32))
         token_file = str(token)
-        listen, options = f"tcp://{listens}:{port}", ["--token-file", token_file]
-        addresses = [f"tcp://{learner_sees}:{port}", f"tcp://{actors_see}:{port}"]
+        listen, options = f"tcp://{listens}:{_HOST_PORT if prefix else 0}", ["--token-file", token_file]
     else:
         listen = f"unix:{folder / 'server.sock'}"
-        addresses = [listen] * 2
-    with serve(folder, [listen], prefix, options) as (process, _):
-        yield _Running(process, *(Endpoint(address, _RUN, token_file) for address in addresses))
+    with serve(folder, [listen], prefix, options) as (process, (bound,)):
+        port = bound.rpartition(":")[2]
+        seen = [f"tcp://{host}:{port}" for host in (learner_sees, actors_see)] if listens else [bound] * 2
+        yield _Running(process, *(Endpoint(address, _RUN, token_file) for address in seen))
 
 
 @contextlib.contextmanager
