@@ -104,6 +104,7 @@ _METHODS = """## Methods
   256 × 256 and batches of 128 instead of 256 need a seventh of Stable-Baselines3's products for each update, and an
   update for every second step makes 1.8 times fewer of them: 13 of the factor of 16 in seconds, if time were that of
   the products alone, which is not measured.
+- Runs are of two machines, an AMD EPYC and an Intel Xeon, which the CSV names; some tasks have seeds of both.
 - Runs with one core had one of the machine's two, and another program had the other. Runs of dm_control's walker,
   reacher and cheetah, of BipedalWalker and of the frugal presets were measured while other programs ran on their cores:
   their seconds are upper bounds.
@@ -159,8 +160,8 @@ def _policies() -> str:
     lines = [
         "## Policies",
         '`headrace evaluate zoo:NAME` plays one, and `headrace.load("zoo:NAME")` returns it, offline. Each is that of',
-        "the run with the median score among those that reached the required score, whose steps may be far from the",
-        "median. The settings are in",
+        "the run with the median score among those that had reached the required score when it was kept; its steps may",
+        "be far from the median. The settings are in",
         "`src/headrace/zoo/policies/index.json`.",
         "",
         "| | algorithm | environment steps | mean return of 100 episodes |",

@@ -43,7 +43,7 @@ PRESETS: dict[str, Tuned] = {
             value_max=0.0,
             sigmas=(0.1, 0.5),
         ),
-        steps=30_000,
+        steps=60_000,
     ),
     "dm_control/cartpole-balance": Tuned(
         _CONTROL_SUITE,

@@ -104,7 +104,7 @@ PRESETS: dict[str, Tuned] = {
             samples_per_step=32.0,
             epsilon_final=0.02,
         ),
-        steps=20_000,
+        steps=40_000,
     ),
     "minigrid/DoorKey-5x5-v0": Tuned(  # with little exploration, some seeds hardly ever open the door
         DQN(
