@@ -6,7 +6,6 @@ updated its policy for a while, the server is killed with SIGKILL and restarted 
 """
 
 import argparse
-import json
 import secrets
 import statistics
 import subprocess
@@ -21,13 +20,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import require, warn_if_busy, write_csv
-from benchmarks.outcome import (
-    CONFIRMATION_EPISODES,
-    EVALUATION_PERIOD_SECONDS,
-    FRESH_SEED,
-    PERIODIC_EPISODES,
-)
+from benchmarks.measure import positive, require, warn_if_busy, write_csv
+from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, FRESH_SEED, PERIODIC_EPISODES, evaluate_run
 from benchmarks.standing import listening_on
 from headrace._native import Client
 from headrace.report import RunDirectory
@@ -182,7 +176,7 @@ def _run(variant: str, arguments: argparse.Namespace, seed: int) -> dict[str, An
             kill = _train_apart(job, actors, killed=variant == "killed")
         total = time.monotonic() - begin
         summary = (RunDirectory.open(job.run).read_summary() if job.run.exists() else None) or {}
-        fresh = _evaluate(job.run, FRESH_SEED + seed) if summary else None
+        fresh = evaluate_run(job.run, FRESH_SEED + seed) if summary else None
         codes = ", ".join(job.codes)
     record = {
         "variant": variant,
@@ -207,14 +201,6 @@ def _run(variant: str, arguments: argparse.Namespace, seed: int) -> dict[str, An
     found = f", {kill.recovered:,} of {kill.held:,} transitions found again" if kill else ""
     print(f"{variant}, seed {seed}: {reached}, fresh mean {record['fresh_mean']}{found}; {codes}", flush=True)
     return record
-
-
-def _evaluate(run: Path, seed: int) -> float | None:
-    """Mean return of the run's policy over fresh greedy episodes."""
-    words = ["evaluate", run, "--episodes", CONFIRMATION_EPISODES, "--seed", seed, "--json"]
-    command = [sys.executable, "-m", "headrace", *map(str, words)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT, check=False)
-    return float(json.loads(done.stdout)["mean_return"]) if done.returncode == 0 else None
 
 
 def _round(value: float | None) -> float | None:
@@ -266,7 +252,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.apart", description=__doc__)
     parser.add_argument("--environment", default="LunarLander-v3")
     parser.add_argument("--score", type=float, default=200.0)
-    parser.add_argument("--seeds", type=int, default=3, help="seeds 0 .. N-1")
+    parser.add_argument("--seeds", type=positive, default=3, help="seeds 0 .. N-1")
     parser.add_argument("--time-limit", type=float, default=300.0, help="training seconds of each run")
     parser.add_argument("--kill-after", type=float, default=5.0, help="training seconds until the server is killed")
     arguments = parser.parse_args()

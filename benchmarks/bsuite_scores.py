@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import headrace
-from benchmarks.measure import RESULTS, origin, read_csv, require, write_csv
+from benchmarks.measure import RESULTS, origin, positive, read_csv, require, write_csv
 from headrace.environments.bsuite import BSuite, Experiment
 from headrace.studies.results import make_folder
 
@@ -162,7 +162,7 @@ def main() -> int:
     """Runs what is missing, prints and writes results/bsuite_scores.csv; returns status 1 if a run failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--algorithms", nargs="+", choices=ALGORITHMS, default=list(ALGORITHMS))
-    parser.add_argument("--every", type=int, default=1, help="of each experiment, every Nth setting from the first on")
+    parser.add_argument("--every", type=positive, default=1, help="of each experiment, every Nth setting")
     parser.add_argument("--only", nargs="+", default=[], metavar="EXPERIMENT")
     parser.add_argument("--run", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()

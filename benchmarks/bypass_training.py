@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.bypass import Reached, Start, local, over_veth, why_no_veth
-from benchmarks.measure import require, write_csv
+from benchmarks.measure import positive, require, write_csv
 from headrace.errors import ConfigError
 from headrace.servers.polling import find_polling_server
 
@@ -44,7 +44,7 @@ def _train(reached: Reached, seed: int, limit_seconds: int) -> dict[str, object]
 def main() -> int:
     """Trains, prints, writes results/bypass_training_<case>.csv; returns status 1 if a run did not reach the score."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each case (default: 3)")
+    parser.add_argument("--seeds", type=positive, default=3, help="runs of each case (default: 3)")
     parser.add_argument("--cases", nargs="+", choices=_CASES, default=list(_CASES), help="default: all")
     arguments = parser.parse_args()
     require("headrace", "Box2D")

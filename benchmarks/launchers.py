@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import at_least, at_most, report, require, warn_if_busy, write_csv
+from benchmarks.measure import at_least, at_most, positive, report, require, warn_if_busy, write_csv
 from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, PERIODIC_EPISODES
 
 _ROOT = Path(__file__).parent.parent
@@ -73,7 +73,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.launchers", description=__doc__)
     parser.add_argument("--environment", default="LunarLander-v3")
     parser.add_argument("--score", type=float, default=200.0)
-    parser.add_argument("--seeds", type=int, default=5, help="seeds 0 .. N-1")
+    parser.add_argument("--seeds", type=positive, default=5, help="seeds 0 .. N-1")
     parser.add_argument("--time-limit", type=float, default=300.0, help="training seconds of each run")
     arguments = parser.parse_args()
     require("headrace", "ray", "Box2D")

@@ -1,5 +1,6 @@
 """Times calls, and records and writes figures."""
 
+import argparse
 import csv
 import gc
 import importlib.util
@@ -26,6 +27,7 @@ __all__ = [
     "faster",
     "interleave",
     "origin",
+    "positive",
     "read_csv",
     "report",
     "require",
@@ -180,6 +182,14 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return []
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def positive(text: str) -> int:
+    """A whole number above 0, for argparse."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
 
 
 def write_csv(name: str, records: Iterable[Mapping[str, Any]]) -> Path:

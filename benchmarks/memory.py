@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import headrace
-from benchmarks.measure import write_csv
+from benchmarks.measure import positive, write_csv
 from benchmarks.outcome import FRESH_SEED
 from headrace.settings import preset
 
@@ -75,7 +75,7 @@ def main() -> None:
     """Runs one task and writes results/memory-TASK.csv."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", required=True, choices=[task.environment for task in TASKS])
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=positive, default=3)
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     options = parser.parse_args()
     (task,) = (task for task in TASKS if task.environment == options.only)

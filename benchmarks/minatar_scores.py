@@ -13,7 +13,7 @@ import statistics
 import sys
 from typing import Any
 
-from benchmarks.measure import RESULTS, origin, read_csv, require
+from benchmarks.measure import RESULTS, origin, positive, read_csv, require
 from benchmarks.spaces import judge
 from headrace.environments.minatar import MinAtar
 from headrace.settings import preset
@@ -28,7 +28,7 @@ GAMES = tuple(MinAtar().names())
 def main() -> None:
     """Measures what is missing and prints each game's scores."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=positive, default=5)
     parser.add_argument("--only", nargs="+", choices=GAMES, default=GAMES)
     options = parser.parse_args()
     require("minatar")

@@ -18,6 +18,7 @@ __all__ = [
     "Outcome",
     "Rule",
     "Score",
+    "evaluate_run",
     "run_process",
 ]
 
@@ -129,6 +130,14 @@ class Judge:
             self._mean = self._play(CONFIRMATION_EPISODES, seed + 1).mean
             if self._mean >= self._rule.score:
                 self._reached = (self._seconds, self._steps)
+
+
+def evaluate_run(run: Path, seed: int) -> float | None:
+    """Mean return of a run's policy over greedy episodes, by `headrace evaluate`; None if that fails."""
+    words = ["evaluate", run, "--episodes", CONFIRMATION_EPISODES, "--seed", seed, "--json"]
+    command = [sys.executable, "-m", "headrace", *map(str, words)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT, check=False)
+    return float(json.loads(done.stdout)["mean_return"]) if done.returncode == 0 else None
 
 
 def run_process(

@@ -7,7 +7,6 @@ an undisturbed run of the same seed.
 """
 
 import argparse
-import json
 import random
 import statistics
 import subprocess
@@ -24,8 +23,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import require, warn_if_busy, write_csv
-from benchmarks.outcome import CONFIRMATION_EPISODES, FRESH_SEED
+from benchmarks.measure import positive, require, warn_if_busy, write_csv
+from benchmarks.outcome import FRESH_SEED, evaluate_run
 from benchmarks.standing import listening_on
 from headrace._native import Client, OptimizerOptions, ShardedModel
 from headrace.report import RunDirectory
@@ -179,7 +178,7 @@ def _run(arguments: argparse.Namespace, seed: int, *, killed: bool) -> dict[str,
                 except subprocess.TimeoutExpired:
                     training.kill()
             summary = (RunDirectory.open(folder / "run").read_summary() if (folder / "run").exists() else None) or {}
-            greedy = _evaluate(folder / "run", FRESH_SEED + seed) if summary else None
+            greedy = evaluate_run(folder / "run", FRESH_SEED + seed) if summary else None
     workers = summary.get("workers") or {}
     updates = summary.get("learner_steps", 0)
     reached = training.returncode == 0 and summary.get("stopped_by") == "steps"
@@ -211,14 +210,6 @@ def _await_steps(training: subprocess.Popen[bytes], run: Path, steps: float) -> 
                     return True
         time.sleep(_POLL_SECONDS)
     return False
-
-
-def _evaluate(run: Path, seed: int) -> float | None:
-    """Mean return of the run's policy over fresh greedy episodes."""
-    words = ["evaluate", run, "--episodes", CONFIRMATION_EPISODES, "--seed", seed, "--json"]
-    command = [sys.executable, "-m", "headrace", *map(str, words)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT, check=False)
-    return float(json.loads(done.stdout)["mean_return"]) if done.returncode == 0 else None
 
 
 def _report_rates(records: list[dict[str, Any]]) -> bool:
@@ -264,7 +255,7 @@ def main() -> int:
     parser.add_argument("--only", choices=("rate", "kills"), help="one of the two parts")
     parser.add_argument("--folder", help="for the servers' data; a temporary directory of the system if not set")
     parser.add_argument("--parameters", type=int, default=8_480_000)
-    parser.add_argument("--pairs", type=int, default=7, help="turns of each server, for each number of workers")
+    parser.add_argument("--pairs", type=positive, default=7, help="turns of each server, for each number of workers")
     parser.add_argument("--turn-seconds", type=float, default=10.0)
     parser.add_argument("--environment", default="CartPole-v1")
     parser.add_argument("--steps", type=int, default=60_000, help="environment steps of a run")

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import headrace
-from benchmarks.measure import write_csv
+from benchmarks.measure import positive, write_csv
+from benchmarks.outcome import FRESH_SEED
 from headrace.settings import preset
-
-FRESH_SEED = 1_000_003
 
 
 class Target(NamedTuple):
@@ -76,7 +75,7 @@ def judge(environment: str, seed: int, episodes: int) -> dict[str, Any]:
 def main() -> None:
     """Runs the table and writes results/spaces.csv."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=positive, default=3)
     parser.add_argument("--only", choices=[target.environment for target in TARGETS], help="one environment")
     options = parser.parse_args()
     rows = []

@@ -23,7 +23,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import require, warn_if_busy, write_csv
+from benchmarks.measure import positive, require, warn_if_busy, write_csv
 
 _ROOT = Path(__file__).parent.parent
 _TAG = secrets.token_hex(3)
@@ -269,7 +269,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.three_hosts", description=__doc__)
     parser.add_argument("--environment", default="CartPole-v1")
     parser.add_argument("--score", type=float, default=475.0)
-    parser.add_argument("--seeds", type=int, default=1, help="seeds 0 .. N-1")
+    parser.add_argument("--seeds", type=positive, default=1, help="seeds 0 .. N-1")
     parser.add_argument("--processes", type=int, default=4, help="actors or workers")
     parser.add_argument("--cpus", type=int, default=4, help="CPUs that each of the two hosts has for Ray")
     parser.add_argument("--time-limit", type=float, default=300.0, help="seconds allowed to reach the score")

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import require, write_csv
+from benchmarks.measure import positive, require, write_csv
 from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, run_process
 
 _ROOT = Path(__file__).parent.parent
@@ -28,7 +28,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--system", choices=("headrace", "sb3", "both"), default="both")
     parser.add_argument("--environment", default="LunarLander-v3")
     parser.add_argument("--score", type=float, default=200.0)
-    parser.add_argument("--seeds", type=int, default=3, help="seeds 0 .. N-1")
+    parser.add_argument("--seeds", type=positive, default=3, help="seeds 0 .. N-1")
     parser.add_argument("--time-limit", type=float, default=600.0, help="training seconds of each run")
     parser.add_argument(
         "--evaluation-period",

@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import RESULTS, origin, read_csv, require, warn_if_busy
+from benchmarks.measure import RESULTS, origin, positive, read_csv, require, warn_if_busy
 from benchmarks.validation.cases import MODES, SETUPS, Plan, list_cases
 from benchmarks.validation.runs import calibrate_once, estimate_seconds, measure, require_same, start_run
 from headrace.errors import ConfigError
@@ -49,7 +49,7 @@ def _parse() -> argparse.Namespace:
     names = [setup.name for setup in SETUPS]
     parser.add_argument("--environment", default="LunarLander-v3")
     parser.add_argument("--score", type=float, default=200.0, help="mean of 100 greedy episodes that ends a run")
-    parser.add_argument("--seeds", type=int, default=10, help="seeds 0 .. N-1")
+    parser.add_argument("--seeds", type=positive, default=10, help="seeds 0 .. N-1")
     parser.add_argument("--topologies", nargs="+", choices=names, default=names)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="real runs need an idle machine")
     parser.add_argument("--cores", type=int, default=2, help="of the simulated machine, and of this one that are used")

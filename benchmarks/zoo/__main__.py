@@ -12,7 +12,7 @@ missed its required score, or a task has no policy. 2: something is not installe
 import argparse
 import sys
 
-from benchmarks.measure import require
+from benchmarks.measure import positive, require
 from benchmarks.zoo.runs import measure
 from benchmarks.zoo.tasks import HEADRACE, OTHERS, TASKS
 
@@ -22,7 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.zoo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=10, help="seeds 0 .. N-1")
+    parser.add_argument("--seeds", type=positive, default=10, help="seeds 0 .. N-1")
     parser.add_argument("--systems", nargs="+", choices=(*HEADRACE, *OTHERS), default=(*HEADRACE, *OTHERS))
     parser.add_argument("--only", nargs="+", metavar="TASK", choices=[task.name for task in TASKS], default=())
     parser.add_argument("--time-limit", type=float, default=600.0, help="training seconds of each run")
