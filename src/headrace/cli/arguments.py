@@ -69,7 +69,11 @@ def _shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-Environment = Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
+_ENVIRONMENTS = (
+    "Gymnasium id, a task of a suite (dm_control/DOMAIN-TASK, ALE/GAME for Atari, minatar/GAME, minigrid/TASK, "
+    "bsuite/EXPERIMENT/NUMBER), vector/ID or envpool/ID, or package.module:factory."
+)
+Environment = Annotated[Positional[str], tyro.conf.arg(metavar="ENV", help=_ENVIRONMENTS)]
 """The environment, a command's first argument."""
 Run = Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
 """The run directory, a command's first argument."""

@@ -15,7 +15,6 @@ _MOST_STEPS = 10**8
 @dataclass(frozen=True)
 class _Options:
     environment: Environment
-    """Gymnasium id, dm_control/DOMAIN-TASK, ALE/... for Atari, or package.module:factory."""
     steps: int = 1_000
     """Random steps of the main checks."""
 

@@ -53,7 +53,6 @@ class RunOptions(RunConfig):
     """Every setting of a run as a flag; options_type() adds those of an algorithm and a topology."""
 
     environment: Environment
-    """Gymnasium id, dm_control/DOMAIN-TASK, ALE/... for Atari, or package.module:factory."""
     steps: int | None = None
     """Environment steps of all actors or workers after which the run stops; without a stopping rule, the preset's."""
     time_limit_seconds: TimeLimit = None

@@ -29,7 +29,7 @@ class RunConfig:
     """All settings of a run, as `config.json` of its run directory contains them."""
 
     environment: str
-    """Gymnasium id, dm_control/DOMAIN-TASK, ALE/... for Atari, or package.module:factory."""
+    """Gymnasium id, SUITE/TASK such as ALE/Pong-v5, or package.module:factory (docs/running.md)."""
     algorithm: Algorithm = field(default_factory=DQN)
     topology: Topology = field(default_factory=Apex)
     steps: int | None = None
@@ -39,6 +39,7 @@ class RunConfig:
     until_score: float | None = None
     """Mean return of 100 greedy episodes at which the run stops."""
     seed: int = 0
+    """From which all random numbers of the run follow; with --topology serial the same seed gives the same run."""
     evaluation_period_seconds: float = 30.0
     """Training time between evaluations (all topologies except serial); 0: by steps instead."""
     evaluation_period_steps: int = 10_000
