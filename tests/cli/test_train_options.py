@@ -67,6 +67,14 @@ def other(value, kind):
     return changed, [changed]
 
 
+WITH = {
+    "optimizer_decay": ["--optimizer", "rmsprop"],
+    "priority_exponent": ["--prioritized"],
+    "importance_exponent": ["--prioritized"],
+}
+"""What a setting has an effect with."""
+
+
 @pytest.mark.parametrize(
     ("part", "field"),
     [(part, field.name) for part in (DQN, D4PG, Apex, Serial) for field in dataclasses.fields(part)],
@@ -74,7 +82,7 @@ def other(value, kind):
 )
 def test_every_setting_has_a_flag_that_changes_only_it(part, field):
     topology = "serial" if part is Serial else "apex"
-    words = ["X", "--topology", topology, "--algorithm", "d4pg" if part is D4PG else "dqn"]
+    words = ["X", "--topology", topology, "--algorithm", "d4pg" if part is D4PG else "dqn", *WITH.get(field, ())]
     start = read_options(words)
     place = "algorithm" if part in (DQN, D4PG) else "topology"
     before = getattr(start, place)
