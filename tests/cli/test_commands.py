@@ -265,6 +265,8 @@ def test_the_zoo_is_listed_and_played(training, capsys):
     listed = json.loads(capsys.readouterr().out)
     assert [*listed] == [f"zoo:{name}" for name in kept_policies()]
     assert listed["zoo:CartPole-v1"]["mean_return"] == kept_policies()["CartPole-v1"].mean_return
+    assert main(["evaluate", "zoo:", "--episodes", "7"]) == 2
+    assert "episodes is 7; it must be left out with zoo:" in capsys.readouterr().err
     assert training.calls == []
     assert main(["evaluate", "zoo:CartPole-v1", "--episodes", "7"]) == 0
     assert training.calls == [

@@ -75,6 +75,11 @@ def test_a_run_in_training_is_not_dropped(server, token_file, look, capsys):
     assert len(look.stats()["tables"]) == 2
 
 
+def test_json_has_no_period(capsys):
+    assert main(["stats", "tcp://127.0.0.1:9", "--json", "--period", "5"]) == 2
+    assert "period is 5.0; it must be left out with --json" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["a b", "a/b", "", "x" * 65, "ü"])
 def test_an_invalid_run_name_is_not_dropped(name, capsys):
     assert main(["drop", "tcp://127.0.0.1:9", name]) == 2

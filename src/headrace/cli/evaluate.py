@@ -52,6 +52,9 @@ def run(arguments: Sequence[str]) -> int:
     )
     name = zoo_name(options.run)
     if name == "":
+        for given in ("episodes", "seed", "video"):
+            value = getattr(options, given)
+            require(given, value, value == getattr(_Options, given), "left out with zoo:, which lists the policies")
         print(_list_json(kept_policies()) if options.json else _list(kept_policies()))
         return 0
     if options.video is not None:

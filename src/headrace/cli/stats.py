@@ -35,6 +35,7 @@ class _Options:
 
     def __post_init__(self) -> None:
         require("period", self.period_seconds, 0 < self.period_seconds <= 3600, "above 0, at most an hour")
+        require("period", self.period_seconds, not self.json or self.period_seconds == 1.0, "left out with --json")
 
 
 def run(arguments: Sequence[str]) -> int:
