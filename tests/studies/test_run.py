@@ -15,11 +15,12 @@ from headrace.errors import ConfigError, LaunchError
 from headrace.report.run_directory import RunDirectory
 from headrace.studies.actorq.acting import CROSSOVER_COLUMNS, CrossoverCase
 from headrace.studies.actorq.study import ActorQ, ActorQOptions
+from headrace.studies.actorq.training import RUN_COLUMNS
 from headrace.studies.base import Measured, Part, Plan
 from headrace.studies.catalogue import STUDIES
 from headrace.studies.page import table, write_page
 from headrace.studies.run import read_origin, render_study, run_plan
-from headrace.studies.sheet import read_rows
+from headrace.studies.sheet import Sheet, read_rows
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 HEADING = {
@@ -94,6 +95,7 @@ def test_simulated_cases_are_measured_by_other_processes(tmp_path, origin) -> No
     assert {row["case"] for row in rows} == {case.name for case in plan["crossover"] if case.batch != 2}
     assert float(os.getpid()) not in {row[CROSSOVER_COLUMNS[0]] for row in rows}
     assert sum("it broke" in line for line in said) == 1
+    Sheet(tmp_path / "training.csv", origin, RUN_COLUMNS).put("a", [dict.fromkeys(RUN_COLUMNS, 1.0)])  # not in the plan
     another = replace(origin, machine="another machine")  # which changes no figure of a simulated case
     with pytest.raises(LaunchError, match="1 case failed"):
         run_plan(study, "small", plan, tmp_path, said.append, another)

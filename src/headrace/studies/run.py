@@ -59,7 +59,7 @@ def run_plan(
     sheets = {part.name: Sheet(_file(output, part), origin, part.columns, part.later) for part in study.parts}
     wanted = {part: cases for part, cases in plan.items() if not parts or part in parts}
     for part in study.parts:
-        if part.name in wanted and not part.simulated:
+        if wanted.get(part.name) and not part.simulated:
             for name in filter(None, (part.name, part.details)):
                 sheets[name].require_machine()
     possible, notes = study.prepare(wanted, sheets, output, say)
