@@ -86,7 +86,8 @@ TASKS = (
     Task("dm_control/hopper-hop", "d4pg", 100.0, 110.0, ("serial",), 20_000),
 )
 """Every preset except that of Blackjack-v1, of which 100 episodes say nothing: `benchmarks.spaces` plays 20,000. Of the
-families, ALE/... is left out, which takes days, and dm_control/... is measured on tasks that take minutes."""
+families, ALE/... is left out, which takes days, dm_control/... is measured on tasks that take minutes, and
+`benchmarks.minatar_scores` measures minatar/...."""
 
 
 def systems_of(task: Task) -> tuple[str, ...]:

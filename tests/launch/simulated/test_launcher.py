@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.clock import monotonic, sleep
-from headrace.errors import ConfigError, ServerError
+from headrace.errors import ConfigError, HeadraceError, ServerError
 from headrace.launch import base
 from headrace.launch.simulated import launcher as module
 from headrace.launch.simulated.launcher import SimulatedLauncher
@@ -56,9 +56,9 @@ def test_a_role_that_does_not_stop_is_killed(launcher: SimulatedLauncher, monkey
 @pytest.mark.parametrize(
     ("error", "reason", "fault", "message"),
     [
-        (ConfigError("seed is -1"), "exit 2", True, "seed is -1"),
-        (ServerError("no table"), "exit 1", False, "no table"),
-        (ZeroDivisionError("zero"), "exit 1", False, "ZeroDivisionError: zero"),
+        (ConfigError("seed is -1"), "exit 2", ConfigError, "seed is -1"),
+        (ServerError("no table"), "exit 1", None, "no table"),
+        (ZeroDivisionError("zero"), "exit 1", None, "ZeroDivisionError: zero"),
     ],
 )
 def test_a_failure_is_an_exit(
@@ -66,7 +66,7 @@ def test_a_failure_is_an_exit(
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
     reason: str,
-    fault: bool,
+    fault: type[HeadraceError] | None,
     message: str,
 ) -> None:
     def act(context: RoleContext) -> None:
