@@ -98,12 +98,11 @@ class ActorQ(Study):
         }
 
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
-        """Leaves out cases if the control suite is missing; notes whether energy counters that cases read are."""
+        """Leaves out cases if the control suite is missing; notes whether energy counters are."""
         del sheets, output, say
         why = "" if importlib.util.find_spec("dm_control") is not None else f'pip install "{ControlSuite.requirement}"'
         plan, notes = leave_out(plan, "cases of the control suite", why, _of_the_suite)
-        acts = any(isinstance(case, ActingCase) for cases in plan.values() for case in cases)
-        no_energy = acting.Energy().why_not if acts else ""
+        no_energy = acting.Energy().why_not
         return plan, notes + ([f"energy is not available on this machine: {no_energy}"] if no_energy else [])
 
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
