@@ -147,7 +147,7 @@ PRESETS: dict[str, Tuned] = {
         steps=1_000_000,
     ),
     "minatar/...": Tuned(_MINATAR, steps=2_000_000),
-    "minatar/freeway": Tuned(dataclasses.replace(_MINATAR, n_step=1), steps=2_000_000),
+    "minatar/freeway": Tuned(dataclasses.replace(_MINATAR, n_step=1, prioritized=False), steps=2_000_000),
     "ALE/...": Tuned(
         _ATARI,
         steps=10_000_000,
