@@ -24,6 +24,7 @@ __all__ = [
     "read_object",
     "require_fit",
     "require_positive",
+    "require_unused",
     "required_of",
     "write_fields",
     "write_json",
@@ -56,6 +57,12 @@ def require_positive(config: object, *fields: str, most: float = math.inf) -> No
         value = getattr(config, field)
         require(field, value, value > 0, "above 0")
         require(field, value, value <= most, f"at most {most:,}")
+
+
+def require_unused(config: object, field: str, unused: bool, condition: str) -> None:
+    """Raises ConfigError if a setting without effect is not the default."""
+    value = getattr(config, field)
+    require(field, value, not unused or value == getattr(type(config), field), f"the default unless {condition}")
 
 
 def fits(hint: Any, value: object) -> bool:

@@ -12,7 +12,7 @@ from headrace.algorithms.exploration import Exploration
 from headrace.algorithms.registry import ALGORITHMS
 from headrace.algorithms.writers import StepWriters, TableForm, TransitionWriters, table_signature
 from headrace.errors import ConfigError, require
-from headrace.fields import MOST_STEPS, check_types, require_positive, write_fields
+from headrace.fields import MOST_STEPS, check_types, require_positive, require_unused, write_fields
 from headrace.networks.architecture import Architecture, Kind
 from headrace.parameters.memory import Memory
 from headrace.types import Array, EnvironmentSpec
@@ -38,7 +38,6 @@ __all__ = [
     "require_not_negative",
     "require_optimizer",
     "require_sigmas",
-    "require_unused",
     "require_widths",
 ]
 
@@ -326,12 +325,6 @@ def require_optimizer(config: Any) -> None:
     require_decays(config, "adam_beta1")
     for field, users in _DECAYS.items():
         require_unused(config, field, config.optimizer not in users, f"optimizer is {' or '.join(users)}")
-
-
-def require_unused(config: object, field: str, unused: bool, condition: str) -> None:
-    """Raises ConfigError if a setting without effect is not the default."""
-    value = getattr(config, field)
-    require(field, value, not unused or value == getattr(type(config), field), f"the default unless {condition}")
 
 
 def require_sigmas(config: object, *fields: str) -> None:

@@ -15,9 +15,9 @@ from typing import NoReturn
 from headrace.clock import new_event
 from headrace.errors import ClosedError, HeadraceError
 from headrace.fields import read_json
-from headrace.launch.base import FAULTS, RoleStart, error_line, fault_of, run_role
+from headrace.launch.base import RoleStart, error_line, fault_of, run_role
 from headrace.launch.leaving import leave_soon
-from headrace.launch.processes import FAULT_STATUS
+from headrace.launch.processes import FAULT_STATUSES
 
 _PR_SET_PDEATHSIG = 1
 
@@ -49,7 +49,7 @@ def main() -> None:
     except HeadraceError as error:
         print(error, file=sys.stderr)
         fault = fault_of(error)
-        _leave(FAULT_STATUS + FAULTS.index(fault) if fault else 1)
+        _leave(FAULT_STATUSES[fault] if fault else 1)
     except Exception as error:
         traceback.print_exc()
         print(error_line(error), file=sys.stderr)

@@ -18,10 +18,10 @@ from headrace.launch.watcher import ROLE_MARK, Family, memory_kills
 from headrace.roles.base import HANG_STATUS, Role
 from headrace.servers import Endpoint
 
-__all__ = ["FAULT_STATUS", "SINGLE_THREAD", "ProcessLauncher", "child_environment"]
+__all__ = ["FAULT_STATUSES", "SINGLE_THREAD", "ProcessLauncher", "child_environment"]
 
-FAULT_STATUS = 80
-"""That of the first of FAULTS; each has its own."""
+FAULT_STATUSES = {kind: 80 + number for number, kind in enumerate(FAULTS)}
+"""Exit statuses of roles that a restart would not help, by the error's class."""
 """Exit status of a role that failed because of a user's mistake."""
 SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Set before a role imports anything: more threads than cores are what limits most published speedups."""
@@ -120,7 +120,7 @@ class ProcessLauncher:
             before, now = running.memory_kills, memory_kills()
             certain = before is not None and now is not None and now > before
             reason += " because memory ran out" if certain else ", perhaps because memory ran out"
-        fault = dict(enumerate(FAULTS, FAULT_STATUS)).get(status)
+        fault = next((kind for kind, each in FAULT_STATUSES.items() if each == status), None)
         return Exit(running.role, reason, fault, _last_line(running), hung=status == HANG_STATUS)
 
     def _open(self, log: Path) -> BinaryIO:

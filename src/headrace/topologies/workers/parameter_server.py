@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError, require
-from headrace.fields import MOST_STEPS, require_positive
+from headrace.fields import MOST_STEPS, require_positive, require_unused
 from headrace.servers.base import SCHEMES, Endpoint, shown
 from headrace.topologies.config import Begin
 from headrace.topologies.workers.config import Workers
@@ -83,9 +83,7 @@ class ParameterServer(Workers):
         require("staleness_limit", limit, 0 <= limit <= MOST_STEPS, f"from 0 to {MOST_STEPS:,}")
         require("compensation", self.compensation, self.compensation >= 0, "0 or more")
         for policy, name in (("drop", "staleness_limit"), ("compensate", "compensation")):
-            value = getattr(self, name)
-            used = self.staleness == policy or value == getattr(ParameterServer, name)
-            require(name, value, used, f"the default unless staleness is {policy}")
+            require_unused(self, name, self.staleness != policy, f"staleness is {policy}")
 
     def require_algorithm(self, algorithm: Algorithm) -> None:
         """Raises ConfigError also for one without the replay to share, or whose statistics the settings do not fit."""
