@@ -35,6 +35,7 @@ def weights(network: PolicyModule) -> dict[str, np.ndarray]:
         ((21, 17), "uint8", 1, "ong", (32,), True),
         ((3, 19, 19), "uint8", 1, "grid", (64,), False),
         ((4, 5, 8), "uint8", 1, "auto", (32,), True),
+        ((4, 10, 10), "uint8", 1, "minatar", (128,), False),
     ],
 )
 def test_graph_equals_network(shape, dtype, stack, kind, hidden, dueling) -> None:
@@ -124,11 +125,11 @@ def test_auto_takes_the_network_that_suits_the_frames(shape, stack, dtype, kind)
     assert Architecture.of(EnvironmentSpec(shape, dtype, 4, stack), "auto", (8,)).kind == kind
 
 
-@pytest.mark.parametrize(("kind", "side"), [("nature", 36), ("ong", 8), ("grid", 5)])
+@pytest.mark.parametrize(("kind", "side"), [("nature", 36), ("ong", 8), ("grid", 5), ("minatar", 3)])
 def test_frames_that_are_too_small_are_refused(kind, side) -> None:
-    assert Architecture.of(EnvironmentSpec((3, side, side), "uint8", 4), kind, (8,)).features > 0
+    assert Architecture.of(EnvironmentSpec((1, side, side), "uint8", 4), kind, (8,)).features > 0
     with pytest.raises(ConfigError, match=rf"network is {kind}; it needs frames of at least {side}x{side} pixels"):
-        Architecture.of(EnvironmentSpec((3, side, side - 1), "uint8", 4), kind, (8,))
+        Architecture.of(EnvironmentSpec((1, side, side - 1), "uint8", 4), kind, (8,))
 
 
 def test_nature_network_refuses_vectors() -> None:

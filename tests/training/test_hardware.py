@@ -1,14 +1,22 @@
-"""The choice of a device: torch is asked only where there may be a GPU."""
+"""The choice of a device: torch is asked only where there may be a GPU, and small networks stay on the CPU."""
 
+import dataclasses
 import sys
 from types import SimpleNamespace
 
 import pytest
 
+from headrace import A3C, D4PG, DQN, R2D2
+from headrace.algorithms.config import Algorithm
 from headrace.clock import World, inhabit
 from headrace.errors import ConfigError
-from headrace.training import hardware
+from headrace.settings import RunConfig
+from headrace.topologies.apex import Apex
+from headrace.topologies.workers import Hogwild
+from headrace.training import assembly, hardware
+from headrace.training.assembly import find_device
 from headrace.training.hardware import choose_device, describe_machine
+from headrace.types import EnvironmentSpec
 
 
 def test_the_cpu_is_chosen_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,3 +55,37 @@ def test_without_torch_auto_is_the_cpu_and_a_gpu_is_refused(monkeypatch: pytest.
 
 def test_the_cpu_has_one_name() -> None:
     assert choose_device("cpu:0") == "cpu"
+
+
+VECTOR = EnvironmentSpec((4,), "float32", 2)
+CONTROL = EnvironmentSpec((4,), "float32", 2, continuous=True)
+FRAMES = EnvironmentSpec((4, 84, 84), "uint8", 2)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "spec", "device"),
+    [
+        (DQN(hidden=(64, 511)), VECTOR, "cpu"),
+        (DQN(hidden=(64, 512)), VECTOR, "cuda"),
+        (DQN(), FRAMES, "cuda"),
+        (D4PG(hidden=(64,), critic_hidden=(256,)), CONTROL, "cpu"),
+        (D4PG(hidden=(64,), critic_hidden=(512,)), CONTROL, "cuda"),
+        (R2D2(hidden=(64,), memory=8), VECTOR, "cuda"),
+    ],
+)
+def test_auto_is_a_gpu_for_networks_that_suit_it(
+    algorithm: Algorithm, spec: EnvironmentSpec, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "choose_device", lambda name: "cpu" if name == "cpu" else "cuda")
+    config = RunConfig("CartPole-v1", algorithm, Apex())
+    assert find_device(config, spec) == device
+    assert find_device(dataclasses.replace(config, device="cuda"), spec) == "cuda"
+    assert find_device(dataclasses.replace(config, device="cpu"), spec) == "cpu"
+
+
+def test_workers_learn_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembly, "choose_device", lambda name: "cpu" if name == "cpu" else "cuda")
+    config = RunConfig("CartPole-v1", A3C(hidden=(512,)), Hogwild(workers=2))
+    assert find_device(config, VECTOR) == "cpu"
+    with pytest.raises(ConfigError, match="device is cuda and topology is hogwild"):
+        find_device(dataclasses.replace(config, device="cuda"), VECTOR)

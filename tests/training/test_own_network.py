@@ -84,7 +84,7 @@ def test_it_resumes_with_its_parameters(train: Any) -> None:
         (["--network", "my_networks:too_wide"], "its output for 5 observations is torch.float32 [5, 3]; it must be"),
         (["--network", "my_networks:built"], 'module "my_networks" has no function "built"'),
         (["--network", "my_networks:build", "--learner-engine", "native"], "computes no torch modules"),
-        (["--network", "resnet"], "network is resnet; it must be one of auto, mlp, nature, grid, ong, or package"),
+        (["--network", "resnet"], "it must be one of auto, mlp, nature, grid, minatar, ong, or package"),
     ],
 )
 def test_a_fault_is_one_line_and_leaves_nothing(words: list[str], line: str, capsys: Any) -> None:

@@ -92,8 +92,8 @@ class Algorithm(ABC):
     """Kinds of action spaces that it takes."""
 
     network: str = "auto"
-    """auto: a CNN for frames and boards (nature, grid), otherwise an MLP (mlp); ong: the network of Ong et al. 2015.
-    package.module:function: the torch module that this function returns (docs/own_network.md)."""
+    """auto: a CNN for frames and boards (nature, grid), otherwise an MLP (mlp); minatar, ong: the CNNs of Young and
+    Tian 2019 and Ong et al. 2015. package.module:function: the torch module that it returns (docs/own_network.md)."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the MLP's hidden layers, or of the dense layers after the CNN (Nature: 512)."""
 
@@ -130,6 +130,11 @@ class Algorithm(ABC):
             raise ConfigError(
                 f"algorithm is {self.name}, and the environment's actions are {kind}: one of {able} is required"
             )
+
+    @property
+    def other_widths(self) -> tuple[int, ...]:
+        """Widths of the hidden layers of networks other than the policy's."""
+        return ()
 
     def architecture(self, spec: EnvironmentSpec) -> Architecture:
         """The policy's network: by default one output for each action, or for each dimension of continuous actions."""

@@ -15,10 +15,16 @@ from headrace.networks.native_network import NativeNetwork, NormalizedNativeNetw
 from headrace.networks.normalized_streams import NormalizedStreams
 from headrace.types import FlatVector
 
-__all__ = ["WIDEST", "choose_engine", "limit_torch_threads", "open_network", "open_normalized_network"]
+__all__ = [
+    "GPU_WIDTH", "WIDEST", "choose_engine", "limit_torch_threads", "open_network", "open_normalized_network",
+    "suits_gpu",
+]  # fmt: skip
 
 WIDEST = 1_024
 """Widest layer for which auto selects the native engine: above it the time goes into products as fast as torch's."""
+
+GPU_WIDTH = 512
+"""Least width of a layer for which device auto is a GPU: below it the CPU is faster, or nearly (benchmarks/gpu.py)."""
 
 
 def choose_engine(
@@ -28,18 +34,12 @@ def choose_engine(
 
     `widths` are those of the other networks' layers.
     """
-    fault = ""
+    fault = _fault(architecture)
     if device != "cpu":
         fault = f"device is {device}: the native engine computes on the CPU"
-    elif architecture.own:
-        fault = f"network is {architecture.own.build}: the native engine computes no torch modules"
-    elif architecture.convolutions:
-        fault = f"network is {architecture.kind}: the native engine has no convolutions"
-    elif architecture.recurrent:
-        fault = f"cell is {architecture.cell}: the native engine has no recurrent layers"
     if engine == "native" and fault:
         raise ConfigError(f"learner_engine is native and {fault}; learner_engine auto or torch is required")
-    widest = max((architecture.features, *architecture.hidden, *widths))
+    widest = _widest(architecture, widths)
     if engine == "native" or (engine == "auto" and not fault and widest <= WIDEST):
         return "native"
     if find_spec("torch") is None:
@@ -49,6 +49,29 @@ def choose_engine(
             "pip install 'headrace[torch]'"
         )
     return "torch"
+
+
+def suits_gpu(architecture: Architecture, widths: tuple[int, ...] = ()) -> bool:
+    """Whether device auto is a GPU, where there is one: for wide layers, and for what the native engine can't compute.
+
+    `widths` are those of the other networks' layers.
+    """
+    return _fault(architecture) != "" or _widest(architecture, widths) >= GPU_WIDTH
+
+
+def _fault(architecture: Architecture) -> str:
+    """Why the native engine can't compute this network; empty if it can."""
+    if architecture.own:
+        return f"network is {architecture.own.build}: the native engine computes no torch modules"
+    if architecture.convolutions:
+        return f"network is {architecture.kind}: the native engine has no convolutions"
+    if architecture.recurrent:
+        return f"cell is {architecture.cell}: the native engine has no recurrent layers"
+    return ""
+
+
+def _widest(architecture: Architecture, widths: tuple[int, ...]) -> int:
+    return max((architecture.features, *architecture.hidden, *widths))
 
 
 def open_network(

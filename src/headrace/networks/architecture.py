@@ -31,7 +31,7 @@ Activation = Literal["relu", "tanh", "none"]
 
 Cell = Literal["none", "lstm", "gru"]
 
-Kind = Literal["mlp", "nature", "grid", "ong"]
+Kind = Literal["mlp", "nature", "grid", "minatar", "ong"]
 
 
 class Convolution(NamedTuple):
@@ -64,13 +64,14 @@ _CONVOLUTIONS: dict[Kind, tuple[Convolution, ...]] = {
         Convolution("convolution_0", 0, 16, 3, padding=1),
         Convolution("convolution_1", 16, 32, 3, padding=1),
     ),
+    "minatar": (Convolution("convolution_0", 0, 16, 3),),  # Young and Tian 2019
     "ong": (  # Ong et al. 2015
         Convolution("convolution_0", 0, 32, 7, padding=3, pool=2),
         Convolution("convolution_1", 32, 64, 5, padding=2, pool=2),
         Convolution("convolution_2", 64, 64, 3, padding=1, pool=2),
     ),
 }
-_SMALLEST = {"nature": 36, "grid": 5, "ong": 8}
+_SMALLEST = {"nature": 36, "grid": 5, "minatar": 3, "ong": 8}
 """Least rows and columns: the convolutions' output must not be empty; for grid, the receptive field of its layers."""
 
 
@@ -151,7 +152,8 @@ class Head:
 class Architecture:
     """An MLP or a CNN with its head, which may be dueling.
 
-    The CNNs are Nature's (Mnih et al. 2015), one for boards (grid), and that of Ong et al. 2015.
+    The CNNs are Nature's (Mnih et al. 2015), one for boards (grid), MinAtar's (Young and Tian 2019), and that of Ong et
+    al. 2015.
 
     `input_shape` is the shape of an observation as the policy sees it, without the batch axis; uint8 inputs are scaled
     to [0, 1]. With a dueling head (Wang et al. 2016), the value and advantage streams each have a layer of the last

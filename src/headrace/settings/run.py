@@ -53,7 +53,8 @@ class RunConfig:
     hang_seconds: float = 60.0
     """Time after which a process is killed and restarted if its environment does not return."""
     device: str = "auto"
-    """Torch device of the learner; auto selects CUDA if there is a GPU, and the CPU in a simulated run."""
+    """Torch device of the learner; auto: a GPU, if there is one, for a CNN, a recurrent layer, your own network, or a
+    layer of 512 units or more; otherwise, and in a simulated run, the CPU, which is faster for small networks."""
     learner_engine: Engine = "auto"
     """What computes the learner's networks; auto: native for MLPs of widths up to 1,024 on the CPU, otherwise torch."""
     server: ServerConfig = field(default_factory=ServerConfig)

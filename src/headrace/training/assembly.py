@@ -5,6 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from headrace.algorithms.base import Updater
+from headrace.algorithms.engine import suits_gpu
 from headrace.environments import describe
 from headrace.errors import ConfigError
 from headrace.servers import RunServer
@@ -14,7 +15,7 @@ from headrace.topologies.config import Topology
 from headrace.training.hardware import choose_device
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Assembly", "assemble", "find_device"]
+__all__ = ["Assembly", "assemble", "find_device", "require_device"]
 
 
 class Assembly(NamedTuple):
@@ -36,7 +37,7 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
     """
     config.topology.require_algorithm(config.algorithm)
     spec = describe(config.environment)
-    device = find_device(config)
+    device = find_device(config, spec)
     begin = partial(server.begin, fresh=fresh)
     vectors = config.topology.open_vectors(config.algorithm, server.endpoint, run_id, begin)
     with contextlib.ExitStack() as undo:
@@ -67,17 +68,26 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
     return Assembly(spec, updater, program, topology, note)
 
 
-def find_device(config: RunConfig) -> str:
-    """The learner's device: "auto" is the CPU for the native engine, and for workers, which learn on nothing else.
-
-    Raises ConfigError if the device is not available here, or not for the topology.
-    """
-    workers = config.topology.has_workers
-    by_cpu = config.device == "auto" and (workers or config.learner_engine == "native")
-    device = choose_device("cpu" if by_cpu else config.device)
-    if workers and device != "cpu":
+def require_device(config: RunConfig) -> None:
+    """Raises ConfigError if the learner's device is not available here, or not for the topology."""
+    device = choose_device(config.device) if config.device != "auto" else "cpu"
+    if config.topology.has_workers and device != "cpu":
         raise ConfigError(
             f"device is {config.device} and topology is {config.topology.name}, whose workers learn on the CPU: "
             "cpu or auto is required, or topology apex or serial"
         )
+
+
+def find_device(config: RunConfig, spec: EnvironmentSpec) -> str:
+    """The learner's device. "auto" is a GPU, if there is one, for networks that suit it; workers learn on the CPU.
+
+    Raises ConfigError as require_device(), or if the algorithm does not take the environment's spaces.
+    """
+    require_device(config)
+    by_cpu = config.topology.has_workers or config.learner_engine == "native"
+    device = choose_device("cpu" if config.device == "auto" and by_cpu else config.device)
+    if config.device == "auto" and device != "cpu":
+        algorithm = config.algorithm
+        algorithm.require_spaces(spec)
+        return device if suits_gpu(algorithm.architecture(spec), algorithm.other_widths) else "cpu"
     return device

@@ -51,7 +51,7 @@ class CrossQUpdater(OffPolicyUpdater):
         architecture = config.architecture(spec)
         self._description = policy = NormalizedStreams.policy(architecture)
         critics = NormalizedStreams.critics(architecture, spec.actions, config.critic_hidden, _CRITICS)
-        engine = choose_engine(engine, device, architecture, config.critic_hidden)
+        engine = choose_engine(engine, device, architecture, config.other_widths)
         open_vector = open_vector or local_vectors(device)
         self._random = np.random.Generator(np.random.PCG64(seed))
 

@@ -90,6 +90,11 @@ class D4PG(OffPolicy):
 
         return D4PGUpdater(self, spec, device, seed, open_vector, engine)
 
+    @property
+    def other_widths(self) -> tuple[int, ...]:
+        """Those of the critics."""
+        return self.critic_hidden
+
     def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
         """The policy's actions [B, A], unchanged."""
         return output

@@ -57,7 +57,7 @@ class D4PGUpdater(OffPolicyUpdater):
         )
         policy = PolicyNetwork(linear)
         critic = Critic(architecture, spec.actions, config.critic_hidden, config.atoms)
-        engine = choose_engine(engine, device, architecture, config.critic_hidden)
+        engine = choose_engine(engine, device, architecture, config.other_widths)
         open_vector = open_vector or local_vectors(device)
         random = np.random.Generator(np.random.PCG64(seed))
         rates = (config.learning_rate, config.critic_learning_rate)

@@ -147,6 +147,10 @@ PRESETS: dict[str, Tuned] = {
         steps=1_000_000,
     ),
     "minatar/...": Tuned(_MINATAR, steps=2_000_000),
+    "minatar/asterix": Tuned(  # not learned by an MLP
+        dataclasses.replace(_MINATAR, network="minatar", hidden=(128,), batch_size=64, n_step=1, prioritized=False),
+        steps=2_000_000,
+    ),
     "minatar/freeway": Tuned(dataclasses.replace(_MINATAR, n_step=1, prioritized=False), steps=2_000_000),
     "ALE/...": Tuned(
         _ATARI,

@@ -38,6 +38,11 @@ class GaussianActorCritic(OffPolicy, ABC):
         require("critic_hidden", self.critic_hidden, len(self.critic_hidden) > 0, "one width or more")
         require_widths(self, "critic_hidden")
 
+    @property
+    def other_widths(self) -> tuple[int, ...]:
+        """Those of the critics."""
+        return self.critic_hidden
+
     def architecture(self, spec: EnvironmentSpec) -> Architecture:
         """A mean and a log standard deviation for each dimension of the action."""
         return Architecture.of(spec, self.network, self.hidden, head=Head("gaussian", 2 * spec.actions))

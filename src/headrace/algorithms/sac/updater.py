@@ -43,7 +43,7 @@ class SACUpdater(OffPolicyUpdater):
         architecture = config.architecture(spec)
         policy = PolicyNetwork(architecture)
         critics = TwinCritics(architecture, spec.actions, config.critic_hidden)
-        engine = choose_engine(engine, device, architecture, config.critic_hidden)
+        engine = choose_engine(engine, device, architecture, config.other_widths)
         open_vector = open_vector or local_vectors(device)
         self._random = np.random.Generator(np.random.PCG64(seed))
         self._vectors = {
