@@ -138,6 +138,17 @@ def test_a_folder_without_the_study_s_files_is_one_line(tmp_path, capsys, holds:
     assert error.count("\n") == 1
 
 
+def test_a_damaged_command_is_one_line(tmp_path, capsys) -> None:
+    folder = tmp_path / "results"
+    shutil.copytree(RESULTS / "downpour", folder)
+    for path in folder.glob("*.csv"):
+        path.write_text(path.read_text().replace("headrace study downpour ", "headrace study downpour 'open "))
+    assert main(["study", "downpour", "--render", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("headrace: error: command is ")
+    assert error.count("\n") == 1
+
+
 def test_rendering_takes_no_other_option(tmp_path, capsys) -> None:
     assert main(["study", "downpour", "--scale", "full", "--render", str(tmp_path)]) == 2
     assert "--render" in capsys.readouterr().err

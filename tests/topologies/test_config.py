@@ -119,6 +119,11 @@ def test_a_default_number_of_processes_is_fixed_so_that_it_fits(
     ("topology", "algorithm", "said"),
     [
         (Apex(), A3C(), "algorithm is a3c, which learns from rollouts .*: one of the topologies serial, "),
+        (
+            Apex(batches_ahead=8),
+            DynaQ(),
+            "batches_ahead is 8; it must be the default unless the algorithm has no world",
+        ),
         (Hogwild(), DynaQ(), "algorithm is dyna-q, and this topology's workers do not plan"),
         (AdPsgd(l1_penalty=1e-3), DynaQ(), "algorithm is dyna-q, and this topology's workers do not plan"),
         (ParameterServer(), DynaQ(), "algorithm is dyna-q, and this topology's workers do not plan"),

@@ -71,17 +71,25 @@ def _render(study: Study, words: Sequence[str]) -> Path:
     if len(words) != (1 if "=" in words[0] else 2):
         raise ConfigError(f"--render takes no other option; leave out everything but --render {folder}")
     origin = read_origin(study, folder)
-    options = _parse(study, shlex.split(origin.command)[3:])
+    options = _parse(study, _words_of(origin.command))
     return render_study(study, options.scale, options.own, folder, origin, partial(_plan_of, study))
 
 
 def _plan_of(study: Study, command: str) -> Plan:
     """The plan of a command; nothing if it has options that there are no more."""
     try:
-        options = _parse(study, shlex.split(command)[3:])
+        options = _parse(study, _words_of(command))
     except ConfigError:
         return {}
     return study.plan(options.scale, options.own)
+
+
+def _words_of(command: str) -> list[str]:
+    """The words after `headrace study NAME`; raises ConfigError for a damaged command, which a file had."""
+    try:
+        return shlex.split(command)[3:]
+    except ValueError as error:
+        raise ConfigError(f"command is {command!r:.100}; it must be one of headrace study: {error}") from error
 
 
 def _parse(study: Study, words: Sequence[str]) -> Any:

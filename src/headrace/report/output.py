@@ -1,18 +1,38 @@
-"""Files that are written whole or not at all."""
+"""Files: written whole or not at all, and what the operating system refuses as an error with the path."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.errors import StorageError
 
-__all__ = ["write_output"]
+__all__ = ["cut_torn_line", "while_reading", "while_writing", "write_output"]
+
+
+@contextmanager
+def while_writing(path: Path) -> Iterator[None]:
+    """Raises StorageError, with this path, for an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"can't write {path}: {error.strerror}") from error
+
+
+@contextmanager
+def while_reading(path: Path) -> Iterator[None]:
+    """Raises StorageError, with this path, for an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"can't read {path}: {error.strerror}") from error
 
 
 def write_output(path: Path, content: bytes | str) -> None:
     """Replaces a file, also across a power failure, or leaves it as it was and raises StorageError."""
     data = content.encode(errors="replace") if isinstance(content, str) else content
     draft = path.with_name(path.name + ".tmp")
-    try:
+    with while_writing(path):
         try:
             with open(draft, "wb") as file:
                 file.write(data)
@@ -27,5 +47,12 @@ def write_output(path: Path, content: bytes | str) -> None:
             os.fsync(folder)  # the new name must survive a power failure too
         finally:
             os.close(folder)
-    except OSError as error:
-        raise StorageError(f"can't write {path}: {error.strerror}") from error
+
+
+def cut_torn_line(path: Path) -> None:
+    """Removes an unfinished JSON object at the end of a file: what is appended next would become a part of it."""
+    if path.exists():
+        data = path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if data[whole : whole + 1] == b"{":
+            os.truncate(path, whole)

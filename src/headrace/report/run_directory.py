@@ -16,16 +16,14 @@ from typing import Any, Protocol, Self
 from headrace.errors import CheckpointError, HeadraceError, LaunchError, StorageError, require
 from headrace.launch.watcher import CHECKPOINTS
 from headrace.report.events import EventFile
-from headrace.report.output import write_output
+from headrace.report.output import cut_torn_line, while_reading, while_writing, write_output
 from headrace.settings import RunConfig
 
 __all__ = [
     "RecordSink",
     "RunDirectory",
-    "cut_torn_line",
     "default_run_directory",
     "make_default_directory",
-    "reading",
     "require_output",
     "require_output_folder",
 ]
@@ -89,7 +87,7 @@ def make_default_directory(environment: str, algorithm: str, now: datetime) -> P
     """Makes the directory; takes the next name if another process takes the first. Raises StorageError."""
     while True:
         path = default_run_directory(environment, algorithm, now)
-        with _writing(path):
+        with while_writing(path):
             try:
                 path.mkdir(parents=True)
             except FileExistsError:
@@ -130,20 +128,20 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, config_json: str) -> Self:
         """Makes the directory of a new run and locks it; raises CheckpointError if the path is not empty."""
-        with _writing(path):
+        with while_writing(path):
             made = not path.exists()
         return cls._create(path, config_json, made=made)
 
     @classmethod
     def _create(cls, path: Path, config_json: str, *, made: bool) -> Self:
         require("run directory", ascii(str(path)), str(path).isprintable(), "a path that can be printed")
-        with _writing(path):
+        with while_writing(path):
             _require_vacant(path)
             path.mkdir(parents=True, exist_ok=True)
         run = cls(path, _acquire_lock(path), made=made)
         try:
             _require_vacant(path)  # another process may have made it first, and have ended
-            with _writing(path):
+            with while_writing(path):
                 for folder in _FOLDERS:
                     (path / folder).mkdir(exist_ok=True)
             write_output(run.config_path, config_json)
@@ -167,14 +165,14 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path, *, writing: bool = False) -> Self:
         """Opens the directory of an existing run; `writing` locks it and removes a record that a crash cut short."""
-        with reading(path):
+        with while_reading(path):
             if not path.is_dir():
                 raise CheckpointError(f"{path} is not a run directory: there is no such directory")
             if not (path / _CONFIG).is_file():
                 raise CheckpointError(f"{path} is not a run directory: it holds no config.json")
         run = cls(path, _acquire_lock(path) if writing else None)
         if writing:
-            with _writing(run.metrics_path):
+            with while_writing(run.metrics_path):
                 cut_torn_line(run.metrics_path)
         return run
 
@@ -241,13 +239,13 @@ class RunDirectory:
         self._require_lock()
         self.require_place()
         plain = _plain(record)
-        with _writing(self.metrics_path):
+        with while_writing(self.metrics_path):
             if self._metrics is None:
                 self._metrics = os.open(self.metrics_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             line = json.dumps(plain, allow_nan=False).encode() + b"\n"
             while line:
                 line = line[os.write(self._metrics, line) :]
-        with _writing(self.tensorboard_path):
+        with while_writing(self.tensorboard_path):
             self._events = self._events or EventFile(self.tensorboard_path)
             self._events.append(plain)
         for sink in self._sinks:
@@ -271,12 +269,12 @@ class RunDirectory:
         self._require_lock()
         self.require_place()
         if config_json != self.read_config():
-            with _writing(self.config_path):
+            with while_writing(self.config_path):
                 began = self.config_path.stat()
             write_output(self.config_path, config_json)
-            with _writing(self.config_path):
+            with while_writing(self.config_path):
                 os.utime(self.config_path, ns=(began.st_atime_ns, began.st_mtime_ns))
-        with _writing(self.summary_path):
+        with while_writing(self.summary_path):
             self.summary_path.unlink(missing_ok=True)
 
     def read_summary(self) -> dict[str, Any] | None:
@@ -324,7 +322,7 @@ class RunDirectory:
         own = {self.config_path.name, _LOCK, *_FOLDERS}
         if any(path.name not in own for path in self.path.iterdir()) or any(any(each.iterdir()) for each in folders):
             return
-        with _writing(self.path):
+        with while_writing(self.path):
             for folder in folders:
                 folder.rmdir()
             self.config_path.unlink()
@@ -393,7 +391,7 @@ def _require_vacant(path: Path) -> None:
 
 def _acquire_lock(path: Path) -> int:
     """Locks the directory for this process and writes its id into the lock; returns the lock's descriptor."""
-    with _writing(path / _LOCK):
+    with while_writing(path / _LOCK):
         lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -409,44 +407,18 @@ def _acquire_lock(path: Path) -> int:
         raise StorageError(
             f"can't lock {path / _LOCK}: {error.strerror}; a file system with locks is required"
         ) from error
-    with _writing(path / _LOCK):
+    with while_writing(path / _LOCK):
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
 
 
-def cut_torn_line(path: Path) -> None:
-    """Removes an unfinished JSON object at the end of a file: what is appended next would become a part of it."""
-    if path.exists():
-        data = path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        if data[whole : whole + 1] == b"{":
-            os.truncate(path, whole)
-
-
 def _read(path: Path) -> str:
     try:
-        with reading(path):
+        with while_reading(path):
             return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{path} is not text: {error}") from error
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"can't write {path}: {error.strerror}") from error
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Raises StorageError, with this path, for an OSError."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"can't read {path}: {error.strerror}") from error
 
 
 def _plain(value: Any) -> Any:

@@ -26,7 +26,8 @@ from headrace.environments.spaces import close, first_reset, read_spaces
 from headrace.errors import CheckpointError, ConfigError, require
 from headrace.fields import read_json, write_json
 from headrace.parameters import Policy
-from headrace.report.run_directory import RunDirectory, reading
+from headrace.report.output import while_reading
+from headrace.report.run_directory import RunDirectory
 from headrace.roles.evaluator import GreedyPolicy
 from headrace.settings import RunConfig
 from headrace.training.checkpoint import Checkpoint, newest_checkpoint
@@ -242,7 +243,7 @@ def load_policy(path: Path) -> SavedPolicy:
     That of a run requires the run's environment, whose spaces are read. Raises CheckpointError if `path` is neither, or
     a file of a policy whose observations have parts or action masks.
     """
-    with reading(path):
+    with while_reading(path):
         is_run = path.is_dir() or not path.exists()
     if is_run:
         return read_trained(RunDirectory.open(path)).open_alone()
@@ -265,5 +266,5 @@ def load_kept(kept: KeptPolicy) -> SavedPolicy:
 def _read_graph(path: Path) -> bytes:
     if not path.is_file():  # a device or a pipe may never end
         raise CheckpointError(f"{path} is neither a run directory nor an .onnx file")
-    with reading(path):
+    with while_reading(path):
         return path.read_bytes()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 from headrace.errors import CheckpointError, ConfigError, StorageError, require
 from headrace.fields import write_fields
 from headrace.report.formats import count, duration, score_text
-from headrace.report.run_directory import cut_torn_line
+from headrace.report.output import cut_torn_line
 from headrace.servers import shown as shown_address
 from headrace.settings import RunConfig
 from headrace.tuning.space import Space, apply

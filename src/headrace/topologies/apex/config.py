@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError, require
-from headrace.fields import MOST_STEPS, check_types, require_positive
+from headrace.fields import MOST_STEPS, check_types, require_positive, require_unused
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
@@ -79,6 +79,7 @@ class Apex(Topology):
                 f"algorithm is {algorithm.name}, which learns from rollouts of its current policy: one of the "
                 f"topologies {able} is required"
             )
+        require_unused(self, "batches_ahead", algorithm.world_model is not None, "the algorithm has no world model")
 
     def sized(self, processes: int, environments: int) -> Self:
         """The same with so many actors."""
