@@ -1,6 +1,5 @@
 """One computing thread in every process, as many processes as suit the machine, a Redis, and longer limits for Ray."""
 
-import ctypes
 import os
 import shutil
 import signal
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.machine import available_cores
+from headrace.signals import die_with_parent
 
 # Before any test imports NumPy or PyTorch, and for the processes that tests start: several processes that compute in
 # several threads each spend most of their time waiting for one another's threads.
@@ -24,8 +24,6 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
 _LONGEST = {"test_cluster.py", "test_ray.py"}
 _STARTS = 5
 _START_SECONDS = 20.0
@@ -68,7 +66,7 @@ class RedisProcess:
                     [*self._command, "--port", str(port), *options],
                     stdout=log,
                     stderr=log,
-                    preexec_fn=_die_with_parent,  # noqa: PLW1509 (it does nothing but one system call)
+                    preexec_fn=die_with_parent,  # noqa: PLW1509 (it does nothing but one system call)
                 )
             if self._answers(port):
                 self.port = port
@@ -188,7 +186,3 @@ def _free_port() -> int:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
         return port
-
-
-def _die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Processor cores, memory and open files that this machine offers."""
+"""Processor, cores, memory and open files that this machine offers."""
 
 import os
 import resource
@@ -10,6 +10,7 @@ from headrace.clock import simulated_cores
 __all__ = [
     "SERVER_MEMORY_SHARE",
     "available_cores",
+    "processor_name",
     "raise_descriptor_limit",
     "server_memory_bytes",
     "total_memory_bytes",
@@ -35,6 +36,16 @@ def available_cores() -> int:
         if quota.isdigit() and period.isdigit():  # "max" and -1 are none
             cores.append(int(quota) // int(period))
     return max(1, min(cores))
+
+
+def processor_name() -> str:
+    """The processor's name as Linux reports it; elsewhere that of its architecture."""
+    try:
+        lines = (_ROOT / "proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else os.uname().machine
 
 
 def total_memory_bytes() -> int:

@@ -1,14 +1,22 @@
-"""Ctrl-C, SIGTERM and SIGHUP while no other code handles them."""
+"""Ctrl-C, SIGTERM and SIGHUP while no other code handles them, and the end of the parent process."""
 
 import contextlib
+import ctypes
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-__all__ = ["held_back", "interruptible"]
+__all__ = ["die_with_parent", "held_back", "interruptible"]
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent() -> None:
+    """Makes the kernel kill this process when its parent dies (Linux). One system call: it may follow a fork."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextlib.contextmanager

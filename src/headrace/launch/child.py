@@ -4,7 +4,6 @@ Its arguments are the role's kind and index, by which others find the process, a
 endpoint come on stdin as JSON: an address may contain a password, and arguments are readable by all users.
 """
 
-import ctypes
 import os
 import signal
 import sys
@@ -18,13 +17,12 @@ from headrace.fields import read_json
 from headrace.launch.base import RoleStart, error_line, fault_of, run_role
 from headrace.launch.leaving import leave_soon
 from headrace.launch.processes import FAULT_STATUSES
-
-_PR_SET_PDEATHSIG = 1
+from headrace.signals import die_with_parent
 
 
 def die_with(parent: int) -> None:
-    """Makes the kernel kill this process when its parent dies (Linux)."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Makes this process die with its parent, also if the parent is dead already."""
+    die_with_parent()
     if os.getppid() != parent:
         os._exit(1)
 

@@ -5,7 +5,6 @@ time that is the same for all processes.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
@@ -21,11 +20,10 @@ from typing import Any, NamedTuple, Self, TypeVar
 from headrace.errors import LaunchError
 from headrace.fields import read_fields, write_json
 from headrace.launch.processes import child_environment
+from headrace.signals import die_with_parent
 
 __all__ = ["Process", "Window", "answer", "open_window", "received", "serve"]
 
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 _TERM_SECONDS = 3.0
 _READ_BYTES = 1 << 16
 _SERVE_SECONDS = 20.0
@@ -61,7 +59,7 @@ class Process:
                     stderr=errors,
                     env=child_environment(),
                     start_new_session=True,  # only the study gets Ctrl-C; it then ends its processes
-                    preexec_fn=_die_with_parent,  # noqa: PLW1509 (nothing here forks from a thread)
+                    preexec_fn=die_with_parent,  # noqa: PLW1509 (nothing here forks from a thread)
                 )
             except OSError as error:
                 raise LaunchError(f"{name} does not start: {command[0]}: {error.strerror}") from error
@@ -171,7 +169,3 @@ def serve(
         if not all(line.startswith(_LISTENING) for line in lines):
             raise LaunchError(f"headrace serve printed {lines}; its addresses are required")
         yield process, [line.removeprefix(_LISTENING) for line in lines]
-
-
-def _die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import StorageError
-from headrace.machine import available_cores
+from headrace.machine import available_cores, processor_name
 from headrace.report.output import write_output
 
 __all__ = ["Origin", "make_folder", "write_csv", "write_rows"]
@@ -42,7 +41,7 @@ class Origin:
         """The origin of a figure measured here and now; the commit has a + if the sources differ from it."""
         now = datetime.now(UTC).isoformat(" ", "minutes")
         return Origin(
-            command, _commit(folder) or f"version {version('headrace')}", now, _processor(), available_cores()
+            command, _commit(folder) or f"version {version('headrace')}", now, processor_name(), available_cores()
         )
 
 
@@ -92,12 +91,3 @@ def _commit(folder: Path) -> str:
 
 def _git(folder: Path, *arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else os.uname().machine

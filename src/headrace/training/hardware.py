@@ -1,6 +1,5 @@
 """Describes this machine's hardware and chooses the device."""
 
-import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 from headrace.clock import simulated_cores
 from headrace.errors import ConfigError
-from headrace.machine import available_cores
+from headrace.machine import available_cores, processor_name
 
 __all__ = ["choose_device", "describe_machine"]
 
@@ -46,14 +45,9 @@ def choose_device(name: str) -> str:
 
 def describe_machine() -> dict[str, Any]:
     """Cores, processor, and the GPU if this process has looked for one, for the records."""
-    processor = platform.processor() or platform.machine()
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        names = [line.split(":", 1)[1].strip() for line in information.read_text().splitlines() if "model name" in line]
-        processor = names[0] if names else processor
     torch = sys.modules.get("torch")
     gpu = torch.cuda.get_device_name() if torch is not None and torch.cuda.is_available() else None
-    return {"cores": available_cores(), "processor": processor, "gpu": gpu, "torch": _torch_version()}
+    return {"cores": available_cores(), "processor": processor_name(), "gpu": gpu, "torch": _torch_version()}
 
 
 def _may_have_gpu() -> bool:
