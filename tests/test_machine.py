@@ -71,3 +71,9 @@ def test_memory_is_the_smallest_limit(root, cgroup, files, limit):
 def test_cores_are_the_smallest_quota(root, cgroup, files, cores):
     write(root, {"proc/self/cgroup": cgroup, **{f"sys/fs/cgroup/{name}": value for name, value in files.items()}})
     assert machine.available_cores() == cores
+
+
+def test_the_processor_has_the_kernel_s_name_or_that_of_its_architecture(root) -> None:
+    assert machine.processor_name() == os.uname().machine
+    write(root, {"proc/cpuinfo": "processor\t: 0\nmodel name\t: Fast CPU @ 2.5GHz\nmodel name\t: Other"})
+    assert machine.processor_name() == "Fast CPU @ 2.5GHz"

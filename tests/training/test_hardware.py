@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace import A3C, D4PG, DQN, R2D2
+from headrace import A3C, D4PG, DQN, R2D2, SAC, TD3, CrossQ
 from headrace.algorithms.config import Algorithm
 from headrace.clock import World, inhabit
 from headrace.errors import ConfigError
@@ -60,6 +60,7 @@ def test_the_cpu_has_one_name() -> None:
 VECTOR = EnvironmentSpec((4,), "float32", 2)
 CONTROL = EnvironmentSpec((4,), "float32", 2, continuous=True)
 FRAMES = EnvironmentSpec((4, 84, 84), "uint8", 2)
+BOARD = EnvironmentSpec((7, 10, 10), "uint8", 2)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +69,14 @@ FRAMES = EnvironmentSpec((4, 84, 84), "uint8", 2)
         (DQN(hidden=(64, 511)), VECTOR, "cpu"),
         (DQN(hidden=(64, 512)), VECTOR, "cuda"),
         (DQN(), FRAMES, "cuda"),
+        (DQN(network="mlp", hidden=(128, 128)), BOARD, "cpu"),  # 700 inputs are no layer
+        (DQN(network="minatar", hidden=(128,)), BOARD, "cuda"),
+        (DQN(network="no_module:build"), VECTOR, "cuda"),  # which is not built for that
         (D4PG(hidden=(64,), critic_hidden=(256,)), CONTROL, "cpu"),
         (D4PG(hidden=(64,), critic_hidden=(512,)), CONTROL, "cuda"),
+        (TD3(hidden=(64,), critic_hidden=(512,)), CONTROL, "cuda"),
+        (SAC(hidden=(64,), critic_hidden=(512,)), CONTROL, "cuda"),
+        (CrossQ(hidden=(64,), critic_hidden=(512,)), CONTROL, "cuda"),
         (R2D2(hidden=(64,), memory=8), VECTOR, "cuda"),
     ],
 )
@@ -81,6 +88,7 @@ def test_auto_is_a_gpu_for_networks_that_suit_it(
     assert find_device(config, spec) == device
     assert find_device(dataclasses.replace(config, device="cuda"), spec) == "cuda"
     assert find_device(dataclasses.replace(config, device="cpu"), spec) == "cpu"
+    assert find_device(dataclasses.replace(config, learner_engine="native"), spec) == "cpu"
 
 
 def test_workers_learn_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

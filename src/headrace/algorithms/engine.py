@@ -24,7 +24,7 @@ WIDEST = 1_024
 """Widest layer for which auto selects the native engine: above it the time goes into products as fast as torch's."""
 
 GPU_WIDTH = 512
-"""Least width of a layer for which device auto is a GPU: below it the CPU is faster, or nearly (benchmarks/gpu.py)."""
+"""Least width of a hidden layer for which device auto is a GPU (benchmarks/gpu.py): a GPU takes as long for less."""
 
 
 def choose_engine(
@@ -39,7 +39,7 @@ def choose_engine(
         fault = f"device is {device}: the native engine computes on the CPU"
     if engine == "native" and fault:
         raise ConfigError(f"learner_engine is native and {fault}; learner_engine auto or torch is required")
-    widest = _widest(architecture, widths)
+    widest = max((architecture.features, *architecture.hidden, *widths))
     if engine == "native" or (engine == "auto" and not fault and widest <= WIDEST):
         return "native"
     if find_spec("torch") is None:
@@ -56,7 +56,7 @@ def suits_gpu(architecture: Architecture, widths: tuple[int, ...] = ()) -> bool:
 
     `widths` are those of the other networks' layers.
     """
-    return _fault(architecture) != "" or _widest(architecture, widths) >= GPU_WIDTH
+    return _fault(architecture) != "" or max((*architecture.hidden, *widths), default=0) >= GPU_WIDTH
 
 
 def _fault(architecture: Architecture) -> str:
@@ -68,10 +68,6 @@ def _fault(architecture: Architecture) -> str:
     if architecture.recurrent:
         return f"cell is {architecture.cell}: the native engine has no recurrent layers"
     return ""
-
-
-def _widest(architecture: Architecture, widths: tuple[int, ...]) -> int:
-    return max((architecture.features, *architecture.hidden, *widths))
 
 
 def open_network(

@@ -76,7 +76,7 @@ def _render(study: Study, words: Sequence[str]) -> Path:
 
 
 def _plan_of(study: Study, command: str) -> Plan:
-    """The plan of a command; nothing if it has options that there are no more."""
+    """The plan of a command; nothing if it is damaged, or has options that there are no more."""
     try:
         options = _parse(study, _words_of(command))
     except ConfigError:
@@ -89,7 +89,7 @@ def _words_of(command: str) -> list[str]:
     try:
         return shlex.split(command)[3:]
     except ValueError as error:
-        raise ConfigError(f"command is {command!r:.100}; it must be one of headrace study: {error}") from error
+        raise ConfigError(f"command is {command!r:.100}; it must be a command of headrace study: {error}") from error
 
 
 def _parse(study: Study, words: Sequence[str]) -> Any:

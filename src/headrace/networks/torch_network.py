@@ -18,7 +18,7 @@ __all__ = ["NormalizedTorchNetwork", "RecurrentNetwork", "TorchNetwork"]
 
 # Batches from another process are in read-only memory; nothing here writes to them.
 warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-# On a GPU, of the first backward(), whose thread has no context yet: torch makes one.
+# The first backward() on a GPU runs in a thread without a CUDA context; torch creates one.
 warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA context", UserWarning)
 
 

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and what the operating system refuses as an error with the path."""
+"""Files of a run: written whole or not at all; errors of the operating system name the path."""
 
 import os
 from collections.abc import Iterator

@@ -54,7 +54,7 @@ class RunConfig:
     """Time after which a process is killed and restarted if its environment does not return."""
     device: str = "auto"
     """Torch device of the learner; auto: a GPU, if there is one, for a CNN, a recurrent layer, your own network, or a
-    layer of 512 units or more; otherwise, and in a simulated run, the CPU, which is faster for small networks."""
+    hidden layer of 512 units or more; otherwise, and in a simulated run, the CPU."""
     learner_engine: Engine = "auto"
     """What computes the learner's networks; auto: native for MLPs of widths up to 1,024 on the CPU, otherwise torch."""
     server: ServerConfig = field(default_factory=ServerConfig)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.errors import StorageError
 from headrace.launch.simulated import Simulated
 from headrace.report.display import QuietDisplay
+from headrace.report.output import while_writing
 from headrace.report.rates import steady_rate
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
@@ -151,10 +151,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _write(path: Path, fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    try:
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(fields)
-            writer.writerows(rows)
-    except OSError as error:
-        raise StorageError(f"can't write {path}: {error.strerror}") from error
+    with while_writing(path), path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(fields)
+        writer.writerows(rows)

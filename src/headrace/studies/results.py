@@ -10,9 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import StorageError
 from headrace.machine import available_cores, processor_name
-from headrace.report.output import write_output
+from headrace.report.output import while_writing, write_output
 
 __all__ = ["Origin", "make_folder", "write_csv", "write_rows"]
 
@@ -54,10 +53,8 @@ def write_csv(path: Path, rows: Iterable[Mapping[str, Any]], origin: Origin) -> 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Writes rows with the same keys atomically; without rows no file. Raises StorageError."""
     if not rows:
-        try:
+        with while_writing(path):
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise StorageError(f"can't write {path}: {error.strerror}") from error
         return
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
@@ -68,10 +65,8 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def make_folder(path: Path) -> None:
     """Creates a folder and its parents if they are missing; raises StorageError."""
-    try:
+    with while_writing(path):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"can't write {path}: {error.strerror}") from error
 
 
 def _short(value: object) -> object:

@@ -9,7 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import ConfigError, StorageError
+from headrace.errors import ConfigError
+from headrace.report.output import while_reading
 from headrace.studies.results import Origin, write_rows
 
 __all__ = ["CASE", "Row", "Rows", "Sheet", "fingerprint", "in_order", "read_published", "read_rows"]
@@ -35,10 +36,8 @@ def read_rows(path: Path, columns: Sequence[str] | None = None, later: Collectio
     missing and are then empty. Raises StorageError if the file can't be read.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with while_reading(path), path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-    except OSError as error:
-        raise StorageError(f"can't read {path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"{path} is not a CSV file: {error}") from error
     if not rows:

@@ -15,13 +15,15 @@ from headrace.topologies.config import Topology
 from headrace.training.hardware import choose_device
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Assembly", "assemble", "find_device", "require_device"]
+__all__ = ["Assembly", "assemble", "find_device", "given_device"]
 
 
 class Assembly(NamedTuple):
     """The parts of a run in the training process."""
 
     spec: EnvironmentSpec
+    device: str
+    """The learner's."""
     updater: Updater
     program: Program
     topology: Topology
@@ -65,29 +67,35 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
         )
         program = topology.make_program(context, generation=generation, pinned=device != "cpu")
         undo.pop_all()
-    return Assembly(spec, updater, program, topology, note)
+    return Assembly(spec, device, updater, program, topology, note)
 
 
-def require_device(config: RunConfig) -> None:
-    """Raises ConfigError if the learner's device is not available here, or not for the topology."""
-    device = choose_device(config.device) if config.device != "auto" else "cpu"
+def given_device(config: RunConfig) -> str | None:
+    """The learner's device; None if it is "auto".
+
+    Raises ConfigError if the device is not available here, or not for the topology.
+    """
+    if config.device == "auto":
+        return None
+    device = choose_device(config.device)
     if config.topology.has_workers and device != "cpu":
         raise ConfigError(
             f"device is {config.device} and topology is {config.topology.name}, whose workers learn on the CPU: "
             "cpu or auto is required, or topology apex or serial"
         )
+    return device
 
 
 def find_device(config: RunConfig, spec: EnvironmentSpec) -> str:
-    """The learner's device. "auto" is a GPU, if there is one, for networks that suit it; workers learn on the CPU.
+    """The learner's device; "auto" is a GPU, if there is one, for networks that suit it. Workers learn on the CPU.
 
-    Raises ConfigError as require_device(), or if the algorithm does not take the environment's spaces.
+    Raises ConfigError as given_device(), or if the algorithm does not take the environment's spaces.
     """
-    require_device(config)
-    by_cpu = config.topology.has_workers or config.learner_engine == "native"
-    device = choose_device("cpu" if config.device == "auto" and by_cpu else config.device)
-    if config.device == "auto" and device != "cpu":
-        algorithm = config.algorithm
-        algorithm.require_spaces(spec)
-        return device if suits_gpu(algorithm.architecture(spec), algorithm.other_widths) else "cpu"
-    return device
+    device, algorithm = given_device(config), config.algorithm
+    if device is not None:
+        return device
+    if config.topology.has_workers or config.learner_engine == "native":
+        return "cpu"
+    algorithm.require_spaces(spec)
+    own = ":" in algorithm.network  # building it takes a while
+    return choose_device("auto" if own or suits_gpu(algorithm.architecture(spec), algorithm.other_widths) else "cpu")

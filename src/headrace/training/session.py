@@ -38,6 +38,8 @@ class Session:
     separate_server: Endpoint | None
     """The server's endpoint if it is not part of the run."""
     spec: EnvironmentSpec
+    device: str
+    """The learner's."""
     updater: Updater
     program: Program
     topology: Topology
@@ -107,6 +109,7 @@ def open_session(
         server=server,
         separate_server=separate_server,
         spec=built.spec,
+        device=built.device,
         updater=built.updater,
         program=built.program,
         topology=built.topology,

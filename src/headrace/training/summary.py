@@ -30,6 +30,7 @@ def summarize(
         "environment": config.environment,
         "algorithm": config.algorithm.name,
         "topology": config.topology.name,
+        "device": session.device,
         "precision": session.topology.actor_precision,
         "seed": config.seed,
         "environment_steps": monitor.environment_steps,

@@ -111,6 +111,8 @@ class Trainer:
                     generation=resumptions * GENERATIONS_PER_START,
                 )
             undo.callback(built.program.close)
+            if built.device != "cpu":
+                display.message(f"the learner computes on {built.device}")
             self._precision_note = built.note
             if built.note:
                 display.message(built.note)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_type_hints
 from headrace.errors import ConfigError, require
 from headrace.fields import errors_of, fits, require_fit, required_of
 from headrace.settings import RunConfig
-from headrace.training.assembly import require_device
+from headrace.training.assembly import given_device
 from headrace.values import parse_count, parse_number
 
 __all__ = ["KINDS", "Space", "apply", "read_spaces"]
@@ -87,7 +87,7 @@ def _require_usable(config: RunConfig) -> None:
     """Raises ConfigError for what a run refuses before it has created its environment."""
     config.topology.require_algorithm(config.algorithm)
     if config.launcher.local:  # the nodes of a cluster may have other devices
-        require_device(config)
+        given_device(config)
 
 
 def _read(name: str, text: str) -> Space:

@@ -50,7 +50,7 @@ class Apex(Topology):
     communication_bits: int = 32
     """Bits per parameter sent to actors, 2 to 32, by uniform affine quantization; 32 turns it off."""
     batches_ahead: int = 4
-    """Batches that a native thread keeps ready for the learner."""
+    """Batches that a native thread keeps ready for the learner; without effect, and refused, with a world model."""
 
     def __post_init__(self) -> None:
         check_types(self)
