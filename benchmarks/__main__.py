@@ -1,4 +1,4 @@
-"""Runs every benchmark in a separate process: python -m benchmarks [--all].
+"""Runs the benchmarks that need no GPU, root or other programs in separate processes: python -m benchmarks [--all].
 
 --all adds the long ones: Reverb, the load of the Ape-X paper, 1,000 connected actors, and those that train to a score,
 which take hours.
