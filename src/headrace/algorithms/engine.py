@@ -24,7 +24,7 @@ WIDEST = 1_024
 """Widest layer for which auto selects the native engine: above it the time goes into products as fast as torch's."""
 
 GPU_WIDTH = 512
-"""Least width of a hidden layer for which device auto is a GPU (benchmarks/gpu.py): a GPU takes as long for less."""
+"""Least width of a hidden layer for which device auto is a GPU (benchmarks/gpu.py), on which less is hardly faster."""
 
 
 def choose_engine(
