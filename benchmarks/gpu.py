@@ -1,48 +1,19 @@
 """A learner's update on a GPU against the engine that the CPU has for it; needs a GPU."""
 
 import sys
-from collections.abc import Callable
-
-import numpy as np
 
 from benchmarks.measure import Row, faster, interleave, report, require, warn_if_busy
+from benchmarks.updates import random_batch, whole_update
 from headrace.algorithms.config import OffPolicy
-from headrace.types import Array, Batch, EnvironmentSpec
+from headrace.types import EnvironmentSpec
 
 _REPEATS = 9
 
 
-def _batch(spec: EnvironmentSpec, rows: int) -> Batch:
-    """Random transitions."""
-    random = np.random.default_rng(0)
-    shape = (rows, *spec.input_shape)
-    frames: Array = (
-        random.integers(0, 256, shape, np.uint8)
-        if spec.observation_dtype == "uint8"
-        else random.standard_normal(shape, np.float32)
-    )
-    continuous = random.uniform(-1, 1, (rows, spec.actions)).astype(np.float32)
-    return Batch(
-        observation=frames,
-        action=continuous if spec.continuous else random.integers(0, spec.actions, rows),
-        reward=random.standard_normal(rows, np.float32),
-        discount=np.full(rows, 0.97, np.float32),
-        next_observation=frames.copy(),
-        weight=random.uniform(0.5, 1, rows).astype(np.float32),
-        key=np.arange(rows, dtype=np.uint64),
-        probability=np.full(rows, 1 / rows, np.float32),
-        policy_version=np.zeros(rows, np.uint64),
-    )
-
-
-def _update(algorithm: OffPolicy, spec: EnvironmentSpec, device: str, batch: Batch) -> Callable[[], object]:
-    updater = algorithm.make_updater(spec, device, 0)
-    return lambda: updater.update(updater.transfer(batch))
-
-
 def _row(name: str, algorithm: OffPolicy, spec: EnvironmentSpec, gpu: str) -> Row:
-    batch = _batch(spec, algorithm.batch_size)
-    times = interleave({device: _update(algorithm, spec, device, batch) for device in ("cuda", "cpu")}, _REPEATS)
+    batch = random_batch(spec, algorithm.batch_size)
+    calls = {device: whole_update(algorithm, spec, batch, device=device) for device in ("cuda", "cpu")}
+    times = interleave(calls, _REPEATS)
     return faster(f"{name}, batch {algorithm.batch_size}, {gpu}", times["cuda"], "the CPU", times["cpu"])
 
 
@@ -73,6 +44,11 @@ def measure_gpu() -> list[Row]:
 def main() -> int:
     """Measures, prints, writes results/gpu.csv."""
     require("headrace", "torch")
+    import torch
+
+    if not torch.cuda.is_available():
+        print("benchmarks: torch finds no GPU here, and gpu needs one")
+        return 2
     warn_if_busy()
     return report("gpu", measure_gpu())
 

@@ -4,13 +4,13 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from benchmarks.measure import Row, at_most, faster, interleave, report, require, warn_if_busy
 from benchmarks.update_peers import DQNCase, Passes, jax_update, products, torch_update
-from headrace.algorithms.config import OffPolicy
+from headrace.algorithms.config import Engine, OffPolicy
 from headrace.types import Array, Batch, EnvironmentSpec
 
 _REPEATS = 15
@@ -25,18 +25,24 @@ _PRODUCTS = 1.4
 _D4PG = 2.0
 
 
-def _batch(spec: EnvironmentSpec, rows: int) -> Batch:
+def random_batch(spec: EnvironmentSpec, rows: int) -> Batch:
     """Random transitions."""
     random = np.random.default_rng(0)
     shape = (rows, *spec.input_shape)
+
+    def observations() -> Array:
+        if spec.observation_dtype == "uint8":
+            return random.integers(0, 256, shape, np.uint8)
+        return random.standard_normal(shape, np.float32)
+
     continuous = random.uniform(-1, 1, (rows, spec.actions)).astype(np.float32)
     action: Array = continuous if spec.continuous else random.integers(0, spec.actions, rows)
     return Batch(
-        observation=random.standard_normal(shape, np.float32),
+        observation=observations(),
         action=action,
         reward=random.standard_normal(rows, np.float32),
         discount=np.full(rows, 0.97, np.float32),
-        next_observation=random.standard_normal(shape, np.float32),
+        next_observation=observations(),
         weight=random.uniform(0.5, 1, rows).astype(np.float32),
         key=np.arange(rows, dtype=np.uint64),
         probability=np.full(rows, 1 / rows, np.float32),
@@ -44,11 +50,11 @@ def _batch(spec: EnvironmentSpec, rows: int) -> Batch:
     )
 
 
-def _engine(
-    algorithm: OffPolicy, spec: EnvironmentSpec, batch: Batch, engine: Literal["native", "torch"]
+def whole_update(
+    algorithm: OffPolicy, spec: EnvironmentSpec, batch: Batch, engine: Engine = "auto", device: str = "cpu"
 ) -> Callable[[], Any]:
     """The learner's whole update of this batch."""
-    updater = algorithm.make_updater(spec, "cpu", 0, None, engine)
+    updater = algorithm.make_updater(spec, device, 0, None, engine)
     return lambda: updater.update(updater.transfer(batch))
 
 
@@ -56,12 +62,12 @@ def _dqn(case: DQNCase, required: float) -> list[Row]:
     from headrace.algorithms.dqn.config import DQN
 
     spec = EnvironmentSpec((case.sizes[0],), "float32", actions=case.sizes[-1])
-    batch = _batch(spec, case.batch)
+    batch = random_batch(spec, case.batch)
     algorithm = DQN(hidden=case.sizes[1:-1], batch_size=case.batch)
     times = interleave(
         {
-            "native": _engine(algorithm, spec, batch, "native"),
-            "torch": _engine(algorithm, spec, batch, "torch"),
+            "native": whole_update(algorithm, spec, batch, "native"),
+            "torch": whole_update(algorithm, spec, batch, "torch"),
             "plain": torch_update(case, batch, compiled=False),
             "compile": torch_update(case, batch, compiled=True),
             "jax": jax_update(case, batch),
@@ -86,9 +92,9 @@ def _limit(name: str, native: float, products: float) -> Row:
 
 def _actor_critic(name: str, algorithm: OffPolicy, required: float | None, *networks: Passes) -> list[Row]:
     spec = EnvironmentSpec((17,), "float32", actions=6, continuous=True)
-    batch = _batch(spec, algorithm.batch_size)
+    batch = random_batch(spec, algorithm.batch_size)
     calls: dict[str, Callable[[], Any]] = {
-        engine: _engine(algorithm, spec, batch, engine) for engine in ("native", "torch")
+        engine: whole_update(algorithm, spec, batch, engine) for engine in ("native", "torch")
     }
     times = interleave({**calls, "products": products(algorithm.batch_size, *networks)}, _REPEATS)
     rows = [faster(name, times["native"], "the torch engine", times["torch"], required)]
