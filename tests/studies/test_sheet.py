@@ -1,12 +1,13 @@
 """Files that record which cases they contain."""
 
 import csv
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from headrace.errors import ConfigError, StorageError
 from headrace.studies.sheet import Sheet, fingerprint
+from headrace.topologies.serial import Serial
 
 
 @pytest.fixture
@@ -81,3 +82,16 @@ def test_fingerprints_are_of_settings() -> None:
     assert one == fingerprint("training", {"hidden": (2, 3), "steps": 1})
     assert one.startswith("training-")
     assert len({one, fingerprint("training", {"steps": 2, "hidden": (2, 3)}), fingerprint("acting", {"steps": 1})}) == 3
+
+
+def test_options_that_are_off_rename_nothing() -> None:
+    one = fingerprint("training", {"steps": 1, "topology": {"workers": 2}, "costs": [0, 1]})
+    off = {"penalty": 0.0, "local": False, "name": None, "hosts": (), "limits": {"least": 0}}
+    assert fingerprint("training", {"steps": 1, "topology": {"workers": 2} | off, "costs": [0, 1]} | off) == one
+    assert fingerprint("training", {"steps": 1, "topology": {"workers": 2, "penalty": 0.1}, "costs": [0, 1]}) != one
+    assert fingerprint("training", {"steps": 1, "topology": {"workers": 2}, "costs": [1]}) != one
+
+
+def test_a_dataclass_counts_by_its_fields() -> None:
+    serial = Serial(envs_per_actor=3)
+    assert fingerprint("serial", [serial]) == fingerprint("serial", [asdict(serial)])

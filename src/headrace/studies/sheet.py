@@ -4,7 +4,7 @@ import csv
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, is_dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,22 @@ _TEXT = {CASE, *_ORIGIN} - {"cores"}
 
 
 def fingerprint(kind: str, settings: object) -> str:
-    """A name for a measurement, equal for equal settings, which must be JSON-able or have a plain str()."""
-    text = json.dumps([kind, settings], sort_keys=True, default=str)
+    """A name for a measurement, equal for equal settings: dataclasses, and what is JSON-able or has a plain str().
+
+    Fields that are off (false, 0, None or empty) don't count, so that a new option renames no earlier measurement.
+    """
+    text = json.dumps([kind, _decisive(settings)], sort_keys=True, default=str)
     return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _decisive(settings: object) -> object:
+    """The settings without fields that are off."""
+    if is_dataclass(settings) and not isinstance(settings, type):
+        settings = asdict(settings)
+    if isinstance(settings, Mapping):
+        found = {name: _decisive(value) for name, value in settings.items()}
+        return {name: value for name, value in found.items() if value}
+    return [_decisive(value) for value in settings] if isinstance(settings, list | tuple) else settings
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None, later: Collection[str] = ()) -> list[dict[str, Any]]:
