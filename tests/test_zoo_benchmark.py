@@ -291,7 +291,8 @@ def test_the_policy_with_the_median_score_is_kept(tmp_path: Path, monkeypatch: p
 
 def run_of(system: str, task: str, seed: int, score: str, steps: str = "") -> dict[str, str]:
     base = {"system": system, "task": task, "seed": str(seed), "fresh_mean": score, "required": "30"}
-    return base | {"steps_to_score": steps, "most_steps": "900", "ended": "score" if steps else "limit", "cores": "1"}
+    host = {"machine": "one", "cores": "1", "date": "2026-01-01 03:04+00:00"}
+    return base | host | {"steps_to_score": steps, "most_steps": "900", "ended": "score" if steps else "limit"}
 
 
 ROWS = [
@@ -402,8 +403,8 @@ def test_the_page_compares_with_other_libraries_task_by_task(monkeypatch: pytest
     assert page._comparison(rows).endswith(
         "| Acrobot-v1 | `serial` | Stable-Baselines3 | 1 and 1 | 0.5 | 0.00 | – | 1.00 |"
     )
-    rows[-1]["cores"] = "2"
-    assert page._comparison(rows).endswith("| 0.5 | 0.00 | – | – |")
+    for change in ({"cores": "2"}, {"machine": "another"}, {"date": "2026-01-02 03:04+00:00"}):
+        assert page._comparison([*rows[:-1], rows[-1] | change]).endswith("| 0.5 | 0.00 | – | – |")
     assert page._draw_profiles(rows).startswith("<svg")
     assert page._draw_profiles(rows[:1]) == ""
 

@@ -105,6 +105,8 @@ _METHODS = """## Methods
   update for every second step makes 1.8 times fewer of them: 13 of the factor of 16 in seconds, if time were that of
   the products alone, which is not measured.
 - Runs are of two machines, an AMD EPYC and an Intel Xeon, which the CSV names; some tasks have seeds of both.
+  Neither is equally fast every day: ten serial runs of CartPole-v1 took 7.5 s on 25 November and, for the same steps,
+  2.1 s on the 27th.
 - Runs with one core had one of the machine's two, and another program had the other. Runs of dm_control's walker,
   reacher and cheetah, of BipedalWalker and of the frugal presets were measured while other programs ran on their cores:
   their seconds are upper bounds.
@@ -231,14 +233,14 @@ def _wall_clock(rows: Rows) -> str:
 def _comparison(rows: Rows) -> str:
     """Our systems against each peer, on each task that both have."""
     steps, seconds = (taken(rows, figure.column, figure.until_the_end) for figure in (_STEPS, _SECONDS))
-    cores = {key: {row["cores"] for row in rows if (row["system"], row["task"]) == key} for key in steps}
+    hosts = {key: {_host(row) for row in rows if (row["system"], row["task"]) == key} for key in steps}
     lines = []
     for ours, peer in product(_OURS, _PEERS):
         for task in TASKS:
             pair = (ours, task.name), (peer, task.name)
             if all(each in steps for each in pair):
                 seeds = " and ".join(str(len(steps[each])) for each in pair)
-                alike = cores[pair[0]] == cores[pair[1]]
+                alike = hosts[pair[0]] == hosts[pair[1]]
                 times = _told(seconds, *pair) if alike else ("–", "–")
                 lines.append([task.name, ours, peer, seeds, *_told(steps, *pair), *times])
     if not lines:
@@ -247,13 +249,19 @@ def _comparison(rows: Rows) -> str:
         "## Next to other libraries",
         "How many times as many environment steps and seconds the other library needs, by medians, and the probability",
         "that a run of Headrace needs fewer than one of the other library in the same task: 0.5 if there is no",
-        "difference. A dash: too many runs ended before the threshold to tell, or they had other numbers of cores.",
+        "difference. A dash: too many runs ended before the threshold to tell, or, for seconds, they are not of the",
+        "same machine, cores and day.",
         "",
         "| | Headrace | other | seeds | steps | P(fewer) | seconds | P(fewer) |",
         "|---|---|---|---|---|---|---|---|",
     ]
     table = [f"| {name} | {_title(ours)} | {_title(peer)} | {' | '.join(more)} |" for name, ours, peer, *more in lines]
     return "\n".join([*head, *table])
+
+
+def _host(row: Mapping[str, str]) -> tuple[str, str, str]:
+    """What seconds depend on besides the system: machines of one name are not equally fast every day."""
+    return row["machine"], row["cores"], row["date"][:10]
 
 
 def _told(values: Mapping[Place, Sequence[Taken]], ours: Place, theirs: Place) -> tuple[str, str]:
