@@ -10,14 +10,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-import headrace
-from benchmarks.outcome import CONFIRMATION_EPISODES, FRESH_SEED, PERIODIC_EPISODES, Outcome, Rule
+from benchmarks.outcome import CONFIRMATION_EPISODES, FRESH_SEED, PERIODIC_EPISODES, Outcome, Rule, train
 
 
 def run_headrace(environment: str, seed: int, rule: Rule) -> Outcome:
     """Headrace with defaults: the environment's preset, Ape-X, this machine's number of actors."""
     with tempfile.TemporaryDirectory() as folder:
-        result = headrace.train(
+        result = train(
             environment,
             until_score=rule.score,
             time_limit_seconds=rule.most_seconds,
@@ -25,7 +24,6 @@ def run_headrace(environment: str, seed: int, rule: Rule) -> Outcome:
             evaluation_period_seconds=rule.period_seconds,
             evaluation_episodes=PERIODIC_EPISODES,
             run_dir=Path(folder) / "run",
-            quiet=True,
         )
         fresh = result.evaluate(CONFIRMATION_EPISODES, seed=FRESH_SEED + seed)
     summary = result.summary

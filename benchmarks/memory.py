@@ -17,9 +17,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-import headrace
 from benchmarks.measure import positive, write_csv
-from benchmarks.outcome import FRESH_SEED
+from benchmarks.outcome import FRESH_SEED, train
 from headrace.settings import preset
 
 
@@ -44,7 +43,7 @@ def measure(task: Task, algorithm: str, seed: int) -> dict[str, object]:
     recurrent = algorithm == "r2d2"
     known = preset(task.environment, algorithm) if recurrent else preset("CartPole-v1", algorithm)
     with tempfile.TemporaryDirectory() as folder:
-        result = headrace.train(
+        result = train(
             task.environment,
             algorithm=known.algorithm,
             topology=preset(task.environment).serial,
@@ -53,7 +52,6 @@ def measure(task: Task, algorithm: str, seed: int) -> dict[str, object]:
             seed=seed,
             evaluation_period_steps=10_000,
             run_dir=Path(folder) / "run",
-            quiet=True,
         )
         fresh = result.evaluate(episodes=100, seed=FRESH_SEED + seed)
     summary = result.summary

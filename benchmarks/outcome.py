@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import headrace
+from headrace.training import Result
+
 __all__ = [
     "CONFIRMATION_EPISODES",
     "EVALUATION_PERIOD_SECONDS",
@@ -20,6 +23,7 @@ __all__ = [
     "Score",
     "evaluate_run",
     "run_process",
+    "train",
 ]
 
 _ROOT = Path(__file__).parent.parent
@@ -130,6 +134,14 @@ class Judge:
             self._mean = self._play(CONFIRMATION_EPISODES, seed + 1).mean
             if self._mean >= self._rule.score:
                 self._reached = (self._seconds, self._steps)
+
+
+def train(environment: str, **settings: Any) -> Result:
+    """A quiet run; raises KeyboardInterrupt if a signal ended it, so that no figure comes from a part of a run."""
+    result = headrace.train(environment, quiet=True, **settings)
+    if result.summary["stopped_by"] == "interrupt":
+        raise KeyboardInterrupt
+    return result
 
 
 def evaluate_run(run: Path, seed: int) -> float | None:

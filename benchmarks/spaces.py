@@ -13,9 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import headrace
 from benchmarks.measure import positive, write_csv
-from benchmarks.outcome import FRESH_SEED
+from benchmarks.outcome import FRESH_SEED, train
 from headrace.settings import preset
 
 
@@ -50,7 +49,7 @@ def judge(environment: str, seed: int, episodes: int) -> dict[str, Any]:
     """A serial run of the preset, and the mean return of its last policy in greedy episodes that it never saw."""
     known = preset(environment)
     with tempfile.TemporaryDirectory() as folder:
-        result = headrace.train(
+        result = train(
             environment,
             algorithm=known.algorithm,
             topology=known.topology("serial"),
@@ -59,7 +58,6 @@ def judge(environment: str, seed: int, episodes: int) -> dict[str, Any]:
             evaluation_period_steps=known.steps,
             final_evaluation_episodes=0,
             run_dir=Path(folder) / "run",
-            quiet=True,
         )
         fresh = result.evaluate(episodes=episodes, seed=FRESH_SEED + seed)
     return {

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from benchmarks.zoo import contender, keep, runs
 from benchmarks.zoo.scores import Taken, cells, fewer, relative, shared_tasks, taken
 from benchmarks.zoo.tasks import TASKS, Task, systems_of
 
+import headrace
 from headrace.algorithms.registry import ALGORITHMS
 from headrace.errors import DivergenceError
 from headrace.launch.simulated import Simulated
@@ -409,6 +411,15 @@ def test_the_page_compares_with_other_libraries_task_by_task(monkeypatch: pytest
     assert page._draw_profiles(rows[:1]) == ""
 
 
+def test_an_interrupted_run_gives_no_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def train(environment: str, **settings: Any) -> SimpleNamespace:
+        return SimpleNamespace(summary={"stopped_by": "interrupt"})
+
+    monkeypatch.setattr(headrace, "train", train)
+    with pytest.raises(KeyboardInterrupt):
+        contender.run_headrace("serial", CARTPOLE, 0, Rule(500.0, 60.0), tmp_path)
+
+
 def test_simulated_systems_use_the_measured_link_and_costs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Started(Exception):
         pass
@@ -420,7 +431,7 @@ def test_simulated_systems_use_the_measured_link_and_costs(monkeypatch: pytest.M
     costs.parent.mkdir()
     costs.write_text(json.dumps({"calibration": {"environment": "CartPole-v1", "link": "30us,4Gbit"}}))
     monkeypatch.setattr(contender, "FOLDER", tmp_path)
-    monkeypatch.setattr(contender.headrace, "train", train)
+    monkeypatch.setattr(headrace, "train", train)
     with pytest.raises(Started) as started:
         contender.run_headrace("simulated-8", CARTPOLE, 0, Rule(500.0, 60.0), tmp_path)
     topology = Hogwild(workers=8, envs_per_worker=4)  # that many environments as the preset's serial

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import headrace
-from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, PERIODIC_EPISODES
+from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, PERIODIC_EPISODES, train
 from benchmarks.validation.cases import Case, Plan, Setup
 from headrace.launch.config import Processes
 from headrace.launch.simulated import Simulated
@@ -73,7 +72,7 @@ def run(plan: Plan, case: Case, folder: Path) -> dict[str, Any]:
     """Trains to the score; returns the row's columns."""
     simulated = case.mode == "simulated"
     before = _processor_seconds()
-    run = headrace.train(
+    run = train(
         plan.environment,
         topology=_topology(plan, case.setup),
         until_score=plan.score,
@@ -84,7 +83,6 @@ def run(plan: Plan, case: Case, folder: Path) -> dict[str, Any]:
         final_evaluation_episodes=0,
         launcher=Simulated(plan.cores, plan.link, Path(plan.costs)) if simulated else Processes(),
         run_dir=folder / "run",
-        quiet=True,
     )
     used = run.summary["busy_cores"].get("training", 0.0)
     if not simulated:

@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import headrace
-from benchmarks.outcome import CONFIRMATION_EPISODES, FRESH_SEED, PERIODIC_EPISODES, Outcome, Rule
+from benchmarks.outcome import CONFIRMATION_EPISODES, FRESH_SEED, PERIODIC_EPISODES, Outcome, Rule, train
 from benchmarks.validation.runs import calibrate_once
 from benchmarks.zoo.runs import FOLDER
 from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, Task
@@ -43,7 +42,7 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
     elif system.endswith("-int8"):
         options = {"precision": "int8"}
     topology = dataclasses.replace(known.topology(name), **options)
-    result = headrace.train(
+    result = train(
         task.environment,
         algorithm=known.algorithm,
         topology=topology,
@@ -57,7 +56,6 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
         final_evaluation_episodes=0,
         launcher=launcher,
         run_dir=folder / "run",
-        quiet=True,
     )
     fresh = result.evaluate(CONFIRMATION_EPISODES, seed=FRESH_SEED + seed)
     export(result.run, folder / "policy.onnx")

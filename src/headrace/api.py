@@ -67,7 +67,9 @@ def train(
 ) -> Result:
     """Trains a policy and returns the result; blocks until a stopping rule applies.
 
-    See `Settings`, and `Callbacks` for what is called during training. Raises HeadraceError.
+    SIGINT, SIGTERM and SIGHUP end the run, not the program: it is saved, and the result's summary has "interrupt" as
+    `stopped_by`, which a program that makes several runs must look at. See `Settings`, and `Callbacks` for what is
+    called during training. Raises HeadraceError.
     """
     config = _configure(environment, settings)
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
