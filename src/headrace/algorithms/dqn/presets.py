@@ -175,10 +175,23 @@ FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
         DQN(
             hidden=(128, 128),
             learning_rate=6e-4,
+            prioritized=False,
             batch_size=128,
             samples_per_step=128.0,
             epsilon_decay_steps=5_000,
             target_update_period=250,
+        ),
+        steps=100_000,
+    ),
+    "MountainCar-v0": Tuned(
+        DQN(
+            hidden=(128, 128),
+            batch_size=128,
+            n_step=5,
+            samples_per_step=128.0,
+            epsilon_final=0.1,
+            epsilon_decay_steps=24_000,
+            target_update_period=300,
         ),
         steps=100_000,
     ),
