@@ -108,8 +108,8 @@ _METHODS = """## Methods
   Neither is equally fast every day: ten serial runs of CartPole-v1 took 7.5 s on 25 November and, for the same steps,
   2.1 s on the 27th.
 - Runs with one core had one of the machine's two, and another program had the other. Runs of dm_control's walker,
-  reacher and cheetah, of BipedalWalker and of the frugal presets were measured while other programs ran on their cores:
-  their seconds are upper bounds.
+  reacher and cheetah, and of BipedalWalker, were measured while other programs ran on their cores: their seconds are
+  upper bounds.
 - Published scores: SB3, the benchmark.md of its zoo, one run of each, in LunarLander-v2 and MuJoCo v3; ActorQ,
   D4PG of Krishnan et al. 2022, with floats; YuriyGuts, the DQN of snake-ai-reinforcement."""
 

@@ -173,12 +173,15 @@ FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
     ),
     "Acrobot-v1": Tuned(
         DQN(
-            hidden=(128, 128),
             learning_rate=6e-4,
+            n_step=1,
             prioritized=False,
+            double=False,
             batch_size=128,
+            replay_capacity=50_000,
             samples_per_step=128.0,
-            epsilon_decay_steps=5_000,
+            epsilon_final=0.1,
+            epsilon_decay_steps=12_000,
             target_update_period=250,
         ),
         steps=100_000,
