@@ -90,7 +90,8 @@ _METHODS = """## Methods
   2021); those of fewer are medians with the lowest and the highest value. A run that did not reach the threshold counts
   with what it took until it ended, and ≥ marks such a figure.
 - Thresholds and presets were chosen in earlier runs: those of CartPole-v1, HalfCheetah-v5, Hopper-v5, hopper-hop,
-  Taxi-v4 and Pendulum-v1-a3c partly with seeds that are shown here. Those of Ant-v5 (3,000),
+  Taxi-v4 and Pendulum-v1-a3c partly with seeds that are shown here, as were the frugal presets of Acrobot-v1
+  (seeds 0 and 1) and MountainCar-v0 (0 to 4). Those of Ant-v5 (3,000),
   BipedalWalker-v3 (290), finger-spin (870) and DoorKey (0.95) were lowered after runs that did not reach them in time.
   The presets' steps were raised after 14 runs that needed more, of Acrobot-v1, MountainCar-v0, LunarLander-v3-a3c,
   Pendulum-v1-a3c, BipedalWalker-v3, Walker2d-v5, walker-stand, finger-spin and hopper-hop.
@@ -105,8 +106,8 @@ _METHODS = """## Methods
   update for every second step makes 1.8 times fewer of them: 13 of the factor of 16 in seconds, if time were that of
   the products alone, which is not measured.
 - Runs are of two machines, an AMD EPYC and an Intel Xeon, which the CSV names; some tasks have seeds of both.
-  Neither is equally fast every day: ten serial runs of CartPole-v1 took 7.5 s on 25 November and, for the same steps,
-  2.1 s on the 27th.
+  Neither is equally fast every day: ten serial runs of CartPole-v1 took 7.5 s on 25 November (`runs.csv` of commit
+  ce8bb5c9) and, for the same steps, 2.1 s on the 27th.
 - Runs with one core had one of the machine's two, and another program had the other. Runs of dm_control's walker,
   reacher and cheetah, and of BipedalWalker, were measured while other programs ran on their cores: their seconds are
   upper bounds.
