@@ -23,7 +23,6 @@ from headrace.settings import preset
 from headrace.studies.results import make_folder
 from headrace.training import export
 
-_PERIOD_SECONDS = 5.0
 _PEERS = {"sb3": "benchmarks.sb3", "cleanrl": "benchmarks.cleanrl_dqn", "torchrl": "benchmarks.torchrl_dqn"}
 
 
@@ -50,7 +49,7 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
         steps=rule.most_steps,
         time_limit_seconds=rule.most_seconds,
         seed=seed,
-        evaluation_period_seconds=0.0 if system in SIMULATED else _PERIOD_SECONDS,  # 0: by steps
+        evaluation_period_seconds=0.0 if system in SIMULATED else task.period_seconds,  # 0: by steps
         evaluation_period_steps=task.period_steps,
         evaluation_episodes=PERIODIC_EPISODES,
         final_evaluation_episodes=0,

@@ -82,8 +82,8 @@ _METHODS = """## Methods
   that time (for `frugal`, of the ordinary preset), all steps that another library publishes, or the training seconds in
   the CSV. Every system is evaluated by the same function, off the clock and each time on other episodes: 10 after each
   period, and 100 if they reach the threshold. The period is 1,000 to 20,000 environment steps
-  (`benchmarks/zoo/tasks.py`), and 5 seconds of training for topologies with several processes, which go on training
-  during an evaluation if a core is left over.
+  (`benchmarks/zoo/tasks.py`), and 0.5 to 5 seconds of training for topologies with several processes, which go on
+  training during an evaluation if a core is left over.
 - The score is the mean of 100 greedy episodes with seeds that had no part in the decision to stop. `held` counts
   the runs whose score reaches the required one.
 - Numbers of ten seeds are interquartile means with 95 % stratified bootstrap intervals by rliable (Agarwal et al.

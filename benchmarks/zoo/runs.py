@@ -83,6 +83,7 @@ def _difference(system: str, task: Task, most_seconds: float, rows: Sequence[dic
         "required": f"{task.required:g}",
         "cores": str(available_cores()),
         "period_steps": str(task.period_steps),
+        "period_seconds": f"{task.period_seconds:g}",
         "fingerprint": _fingerprint(system, task),
     }
     limits = {"most_steps": str(task.most_steps(system)), "most_seconds": f"{most_seconds:g}"}
@@ -165,6 +166,7 @@ def _row(system: str, task: Task, seed: int, most_seconds: float, outcome: dict[
         "most_steps": task.most_steps(system),
         "most_seconds": most_seconds,
         "period_steps": task.period_steps,
+        "period_seconds": task.period_seconds,
         "fingerprint": _fingerprint(system, task),
         "ended": "score" if reached else ended,
         **{name: outcome.get(name) for name in fields},

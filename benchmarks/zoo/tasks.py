@@ -33,6 +33,8 @@ class Task:
     """Systems of this package; the others and the frugal preset are added where they have settings."""
     period_steps: int = 2_000
     """Environment steps between two evaluations, for systems whose evaluations do not go by time."""
+    period_seconds: float = 5.0
+    """Training seconds between two evaluations, for topologies with several processes."""
 
     @property
     def name(self) -> str:
@@ -49,10 +51,10 @@ class Task:
 
 
 TASKS = (
-    Task("CartPole-v1", "dqn", 500.0, 500.0, ("apex", "serial", *SIMULATED), 1_000),
-    Task("CartPole-v1", "a3c", 475.0, 490.0, ("hogwild", "serial")),
-    Task("Acrobot-v1", "dqn", -85.0, -80.0, ("apex", "serial", *SIMULATED)),
-    Task("MountainCar-v0", "dqn", -110.0, -105.0, ("apex", "serial")),
+    Task("CartPole-v1", "dqn", 500.0, 500.0, ("apex", "serial", *SIMULATED), 1_000, period_seconds=0.5),
+    Task("CartPole-v1", "a3c", 475.0, 490.0, ("hogwild", "serial"), period_seconds=0.5),
+    Task("Acrobot-v1", "dqn", -85.0, -80.0, ("apex", "serial", *SIMULATED), period_seconds=1.0),
+    Task("MountainCar-v0", "dqn", -110.0, -105.0, ("apex", "serial"), period_seconds=1.0),
     Task("LunarLander-v3", "dqn", 200.0, 220.0, ("apex", "serial", *SIMULATED), 5_000),
     Task("LunarLander-v3", "dyna-q", 200.0, 220.0, ("apex", "serial"), 5_000),
     Task("LunarLander-v3", "a3c", 200.0, 220.0, ("hogwild", "serial", *SIMULATED), 20_000),
@@ -62,20 +64,20 @@ TASKS = (
     Task("Hopper-v5", "sac", 2_300.0, 2_500.0, ("serial",), 10_000),
     Task("Walker2d-v5", "sac", 3_000.0, 3_200.0, ("serial",), 10_000),
     Task("Ant-v5", "crossq", 2_300.0, 2_500.0, ("serial",), 10_000),
-    Task("FrozenLake-v1", "dqn", 0.65, 0.7, ("apex", "serial")),
-    Task("headrace/FrozenLakeNotSlippery-v0", "dqn", 1.0, 1.0, ("apex", "serial")),
-    Task("Taxi-v4", "dqn", 7.0, 7.5, ("apex", "serial")),
-    Task("headrace/Wheels-v0", "dqn", 14.0, 14.5, ("apex", "serial")),
+    Task("FrozenLake-v1", "dqn", 0.65, 0.7, ("apex", "serial"), period_seconds=0.5),
+    Task("headrace/FrozenLakeNotSlippery-v0", "dqn", 1.0, 1.0, ("apex", "serial"), period_seconds=0.5),
+    Task("Taxi-v4", "dqn", 7.0, 7.5, ("apex", "serial"), period_seconds=1.0),
+    Task("headrace/Wheels-v0", "dqn", 14.0, 14.5, ("apex", "serial"), period_seconds=0.5),
     Task("minigrid/DoorKey-5x5-v0", "dqn", 0.9, 0.94, ("apex", "serial"), 10_000),
     Task("headrace/Snake-v0", "dqn", 20.0, 22.0, ("apex", "serial"), 10_000),  # an apple is worth 1, a death -1
     Task("headrace/TMaze-v0", "r2d2", 0.9, 0.95, ("apex", "serial")),
     Task("headrace/CartPolePositions-v0", "r2d2", 450.0, 475.0, ("apex", "serial")),
-    Task("Pendulum-v1", "d4pg", -200.0, -180.0, ("apex", "serial", *_WORKERS), 1_000),
-    Task("Pendulum-v1", "td3", -200.0, -180.0, ("apex", "serial", *_WORKERS), 1_000),
-    Task("Pendulum-v1", "sac", -200.0, -180.0, ("apex", "serial", "apex-int8", *_WORKERS), 1_000),
-    Task("headrace/Reach-v0", "sac", -2.0, -1.5, ("apex", "serial")),
-    Task("Pendulum-v1", "crossq", -200.0, -180.0, ("apex", "serial"), 1_000),
-    Task("Pendulum-v1", "a3c", -200.0, -180.0, ("hogwild", "serial"), 20_000),
+    Task("Pendulum-v1", "d4pg", -200.0, -180.0, ("apex", "serial", *_WORKERS), 1_000, period_seconds=0.5),
+    Task("Pendulum-v1", "td3", -200.0, -180.0, ("apex", "serial", *_WORKERS), 1_000, period_seconds=0.5),
+    Task("Pendulum-v1", "sac", -200.0, -180.0, ("apex", "serial", "apex-int8", *_WORKERS), 1_000, period_seconds=0.5),
+    Task("headrace/Reach-v0", "sac", -2.0, -1.5, ("apex", "serial"), period_seconds=1.0),
+    Task("Pendulum-v1", "crossq", -200.0, -180.0, ("apex", "serial"), 1_000, period_seconds=0.5),
+    Task("Pendulum-v1", "a3c", -200.0, -180.0, ("hogwild", "serial"), 20_000, period_seconds=1.0),
     Task("dm_control/cartpole-balance", "d4pg", 900.0, 950.0, ("apex", "serial"), 5_000),
     Task("dm_control/cartpole-balance", "sac", 950.0, 980.0, ("serial",), 5_000),
     Task("dm_control/walker-stand", "d4pg", 950.0, 965.0, ("apex", "serial"), 5_000),
