@@ -51,11 +51,11 @@ class Task:
 
 
 TASKS = (
-    Task("CartPole-v1", "dqn", 500.0, 500.0, ("apex", "serial", *SIMULATED), 1_000, period_seconds=0.5),
+    Task("CartPole-v1", "dqn", 500.0, 500.0, ("apex", "serial", "hogwild", *SIMULATED), 1_000, period_seconds=0.5),
     Task("CartPole-v1", "a3c", 475.0, 490.0, ("hogwild", "serial"), period_seconds=0.5),
-    Task("Acrobot-v1", "dqn", -85.0, -80.0, ("apex", "serial", *SIMULATED), period_seconds=1.0),
-    Task("MountainCar-v0", "dqn", -110.0, -105.0, ("apex", "serial"), period_seconds=1.0),
-    Task("LunarLander-v3", "dqn", 200.0, 220.0, ("apex", "serial", *SIMULATED), 5_000),
+    Task("Acrobot-v1", "dqn", -85.0, -80.0, ("apex", "serial", "hogwild", *SIMULATED), period_seconds=1.0),
+    Task("MountainCar-v0", "dqn", -110.0, -105.0, ("apex", "serial", "hogwild"), period_seconds=1.0),
+    Task("LunarLander-v3", "dqn", 200.0, 220.0, ("apex", "serial", "hogwild", *SIMULATED), 5_000, period_seconds=1.0),
     Task("LunarLander-v3", "dyna-q", 200.0, 220.0, ("apex", "serial"), 5_000),
     Task("LunarLander-v3", "a3c", 200.0, 220.0, ("hogwild", "serial", *SIMULATED), 20_000),
     Task("LunarLanderContinuous-v3", "sac", 200.0, 220.0, ("apex", "serial"), 5_000),
