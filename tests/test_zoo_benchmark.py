@@ -208,7 +208,7 @@ def test_seeds_with_another_threshold_or_other_cores_are_not_mixed(
 
 
 def test_what_no_task_has_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert runs.measure(1, ("hogwild",), (), 60.0) == 2
+    assert runs.measure(1, ("lock",), (), 60.0) == 2
     assert capsys.readouterr().out.startswith("zoo: there is nothing to measure: ")
 
 
