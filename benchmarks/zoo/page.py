@@ -210,20 +210,26 @@ def _figures(rows: Rows, figure: _Figure) -> dict[tuple[str, str], str]:
 
 
 def _wall_clock(rows: Rows) -> str:
-    """Seconds to the threshold by the number of cores; empty without simulated runs."""
+    """Seconds to the threshold by the number of cores, of the day of a task's last runs; empty without such runs."""
     shown = _figures(rows, _SECONDS)
     systems = ("serial", *_WHOLE_MACHINE, *SIMULATED)
-    lines = [
-        f"| {task.name} | {' | '.join(shown.get((system, task.name), '') for system in systems)} |"
-        for task in TASKS
-        if any((system, task.name) in shown for system in SIMULATED)
-    ]
+    lines = []
+    for task in TASKS:
+        runs = [row for row in rows if row["task"] == task.name and row["system"] in systems]
+        if not runs:
+            continue
+        last = _day(max(runs, key=lambda row: row["date"]))
+        alike = {system for system in systems if {_day(row) for row in runs if row["system"] == system} == {last}}
+        if len(alike) > 1:
+            cells = (shown[system, task.name] if system in alike else "" for system in systems)
+            lines.append(f"| {task.name} | {' | '.join(cells)} |")
     if not lines:
         return ""
     head = [
         "## Seconds to the threshold by number of cores",
         "Training seconds: on one core (`serial`) and two (`apex`, `hogwild`) of the machine, and by 8 and 16 workers",
-        "in [simulated time](simulation.md), whose costs were measured on it: a prediction for more such cores.",
+        "in [simulated time](simulation.md), whose costs were measured on it: a prediction for more such cores. A line",
+        "has the systems whose runs are of the same machine and day.",
         "",
         f"| | {' | '.join(map(_title, systems))} |",
         f"|---|{'---|' * len(systems)}",
@@ -261,8 +267,13 @@ def _comparison(rows: Rows) -> str:
 
 
 def _host(row: Mapping[str, str]) -> tuple[str, str, str]:
-    """What seconds depend on besides the system: machines of one name are not equally fast every day."""
-    return row["machine"], row["cores"], row["date"][:10]
+    """What seconds depend on besides the system."""
+    return *_day(row), row["cores"]
+
+
+def _day(row: Mapping[str, str]) -> tuple[str, str]:
+    """The machine and the day: machines of one name are not equally fast every day."""
+    return row["machine"], row["date"][:10]
 
 
 def _told(values: Mapping[Place, Sequence[Taken]], ours: Place, theirs: Place) -> tuple[str, str]:
