@@ -81,7 +81,7 @@ PRESETS: dict[str, Tuned] = {
         DQN(hidden=(), learning_rate=5e-3, n_step=1, prioritized=False, target_update_period=50, epsilon_final=0.1),
         steps=30_000,
     ),
-    "Taxi-v4": Tuned(  # a table of Q values, too: they reach 20 and need large steps
+    "Taxi-v4": Tuned(  # a table of Q values, too, that reach 20 and need large steps and actors that explore
         DQN(
             hidden=(),
             learning_rate=0.05,
@@ -89,6 +89,7 @@ PRESETS: dict[str, Tuned] = {
             samples_per_step=32.0,
             target_update_period=50,
             epsilon_final=0.1,
+            epsilon_exponent=1.0,
         ),
         steps=60_000,
     ),
@@ -106,7 +107,7 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=150_000,
     ),
-    "headrace/Wheels-v0": Tuned(  # the next places are random: only the next reward matters
+    "headrace/Wheels-v0": Tuned(  # the next places are random: only the next reward matters, and every actor explores
         DQN(
             hidden=(128, 128),
             learning_rate=3e-3,
@@ -116,6 +117,7 @@ PRESETS: dict[str, Tuned] = {
             prioritized=False,
             samples_per_step=32.0,
             epsilon_final=0.02,
+            epsilon_exponent=0.0,
         ),
         steps=40_000,
     ),
