@@ -228,9 +228,9 @@ def _wall_clock(rows: Rows) -> str:
     head = [
         "## Seconds to the threshold by number of cores",
         "Training seconds: on one core (`serial`) and two (`apex`, `hogwild`) of the machine, and by 8 and 16 workers",
-        "in [simulated time](simulation.md), whose costs were measured on it (`benchmarks/results/zoo/costs`; without this",
-        "folder, they are measured again): a prediction for more such cores. A line has the systems whose runs are of the",
-        "same machine and day.",
+        "in [simulated time](simulation.md), whose costs were measured on it (`benchmarks/results/zoo/costs`; without",
+        "this folder, they are measured again): a prediction for more such cores. A line has the systems whose runs are",
+        "of the same machine and day.",
         "",
         f"| | {' | '.join(map(_title, systems))} |",
         f"|---|{'---|' * len(systems)}",
