@@ -91,7 +91,8 @@ _METHODS = """## Methods
   with what it took until it ended, and ≥ marks such a figure.
 - Thresholds and presets were chosen in earlier runs: those of CartPole-v1, HalfCheetah-v5, Hopper-v5, hopper-hop,
   Taxi-v4 and Pendulum-v1-a3c partly with seeds that are shown here, as were the frugal presets of Acrobot-v1
-  (seeds 0 and 1) and MountainCar-v0 (0 to 4). Those of Ant-v5 (3,000),
+  (seeds 0 and 1) and MountainCar-v0 (0 to 4), and how much Ape-X explores in Taxi-v4 and Wheels (0 to 2). The
+  thresholds of Ant-v5 (3,000),
   BipedalWalker-v3 (290), finger-spin (870) and DoorKey (0.95) were lowered after runs that did not reach them in time.
   The presets' steps were raised after 14 runs that needed more, of Acrobot-v1, MountainCar-v0, LunarLander-v3-a3c,
   Pendulum-v1-a3c, BipedalWalker-v3, Walker2d-v5, walker-stand, finger-spin and hopper-hop.
