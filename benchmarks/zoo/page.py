@@ -222,8 +222,8 @@ def _wall_clock(rows: Rows) -> str:
         last = _day(max(runs, key=lambda row: row["date"]))
         alike = {system for system in systems if {_day(row) for row in runs if row["system"] == system} == {last}}
         if len(alike) > 1:
-            cells = (shown[system, task.name] if system in alike else "" for system in systems)
-            lines.append(f"| {task.name} | {' | '.join(cells)} |")
+            texts = (shown[system, task.name] if system in alike else "" for system in systems)
+            lines.append(f"| {task.name} | {' | '.join(texts)} |")
     if not lines:
         return ""
     head = [
