@@ -11,6 +11,7 @@ import pytest
 from headrace._native import Client, Signature
 from headrace.cli.main import main
 from headrace.replay.remote import read_token
+from headrace.servers import standalone
 
 SIGNATURE = Signature((4,), "float32")
 
@@ -66,13 +67,24 @@ def test_drop_removes_a_run_and_no_other(server, token_file, look, capsys):
     assert look.drain("lander-2/reports") == [b"hello"]
 
 
-def test_a_run_in_training_is_not_dropped(server, token_file, look, capsys):
+def test_a_run_in_training_is_not_dropped(server, token_file, look, capsys, monkeypatch):
+    monkeypatch.setattr(standalone, "_CLAIM_SECONDS", 0.2)
     look.claim("lander/learner", 7)
     assert main(["drop", server.address, "lander", "--token-file", str(token_file)]) == 2
     err = capsys.readouterr().err
-    assert f"run is lander; it must have no learner on {server.address}: " in err
+    assert f"run is lander; it must be one without a learner on {server.address}; " in err
     assert "another owner holds it" in err
     assert len(look.stats()["tables"]) == 2
+
+
+def test_a_run_whose_learner_has_just_ended_is_dropped(server, token_file, look, capsys):
+    learner = Client(server.address, token=read_token(token_file))
+    learner.claim("lander/learner", 7)
+    ended = threading.Timer(0.3, learner.close)
+    ended.start()
+    assert main(["drop", server.address, "lander", "--token-file", str(token_file)]) == 0
+    ended.join()
+    assert "dropped lander" in capsys.readouterr().out
 
 
 def test_json_has_no_period(capsys):

@@ -8,9 +8,9 @@ from typing import Any
 
 from headrace.cli.arguments import Address, RunName, parse
 from headrace.cli.visit import visit
-from headrace.errors import ClosedError, ConfigError, ServerError
+from headrace.errors import ConfigError
 from headrace.report.formats import count, size
-from headrace.servers import LEARNER
+from headrace.servers import Endpoint, claim_run
 from headrace.settings import require_run_name
 
 __all__ = ["run"]
@@ -39,12 +39,8 @@ def run(arguments: Sequence[str]) -> int:
     )
     prefix = f"{options.run}/"
     with visit(options.address, options.token_file) as client:
-        try:
-            client.claim(prefix + LEARNER, secrets.randbits(63))  # so that no learner starts meanwhile
-        except ClosedError:
-            raise
-        except ServerError as error:
-            raise ConfigError(f"run is {options.run}; it must have no learner on {options.address}: {error}") from error
+        # So that no learner starts meanwhile.
+        claim_run(client, Endpoint(options.address, options.run), secrets.randbits(63))
         statistics = client.stats()
         if not client.drop(prefix):
             known = ", ".join(_runs(statistics)) or "none"

@@ -5,7 +5,7 @@ from headrace.servers.base import LEARNER, SCHEMES, Endpoint, RoleServer, RunSer
 from headrace.servers.connect import connect_role, connect_tables, open_server
 from headrace.servers.embedded import EmbeddedServer
 from headrace.servers.shards import blamed_server, drop_earlier_shards, drop_shards, lost_updates, open_shards
-from headrace.servers.standalone import StandaloneServer
+from headrace.servers.standalone import StandaloneServer, claim_run
 
 __all__ = [
     "LEARNER",
@@ -16,6 +16,7 @@ __all__ = [
     "RunServer",
     "StandaloneServer",
     "blamed_server",
+    "claim_run",
     "connect_role",
     "connect_tables",
     "drop_earlier_shards",

@@ -14,7 +14,7 @@ from headrace.replay.batches import Allocate, StreamedBatches
 from headrace.replay.remote import Connection, RemoteTable
 from headrace.servers.base import LEARNER, Endpoint, RoleServer, RunServer
 
-__all__ = ["StandaloneRole", "StandaloneServer", "StandaloneTable", "open_connection"]
+__all__ = ["StandaloneRole", "StandaloneServer", "StandaloneTable", "claim_run", "open_connection"]
 
 _CONNECT_SECONDS = 10.0
 _CLAIM_SECONDS = 5.0
@@ -145,7 +145,7 @@ class StandaloneServer(RunServer):
             self._late_connection = undo.enter_context(contextlib.closing(open_connection(endpoint)))
             self._publications = undo.enter_context(contextlib.closing(open_connection(endpoint)))
             self._client = self._connection.client
-            self._claim(owner, int(run_id, 16) if run_id else 0)
+            claim_run(self._client, endpoint, owner, run_id)
             undo.pop_all()
         self._instance = self._client.instance
 
@@ -225,21 +225,25 @@ class StandaloneServer(RunServer):
         for name in [name for name in self._client.stats()[kind] if name.startswith(prefix)]:
             self._client.drop(name)
 
-    def _claim(self, owner: int, run: int) -> None:
-        keep_seconds = self._endpoint.reconnect_seconds
-        deadline = time.monotonic() + _CLAIM_SECONDS
-        while True:
-            try:
-                return self._client.claim(self._endpoint.name(LEARNER), owner, run, keep_seconds)
-            except ClosedError:
-                raise
-            except ServerError as error:
-                if time.monotonic() >= deadline:
-                    raise ConfigError(
-                        f"run is {self._endpoint.run}; it must be one without a learner on {self._endpoint.address}; "
-                        f"{error}"
-                    ) from None
-            time.sleep(_POLL_SECONDS)
+
+def claim_run(client: Client, endpoint: Endpoint, owner: int, run_id: str = "") -> None:
+    """Claims LEARNER for as long as the client is connected; waits for a predecessor's connection to close.
+
+    Raises ConfigError if another learner keeps it.
+    """
+    run = int(run_id, 16) if run_id else 0
+    deadline = time.monotonic() + _CLAIM_SECONDS
+    while True:
+        try:
+            return client.claim(endpoint.name(LEARNER), owner, run, endpoint.reconnect_seconds)
+        except ClosedError:
+            raise
+        except ServerError as error:
+            if time.monotonic() >= deadline:
+                raise ConfigError(
+                    f"run is {endpoint.run}; it must be one without a learner on {endpoint.address}; {error}"
+                ) from None
+        time.sleep(_POLL_SECONDS)
 
 
 def open_connection(endpoint: Endpoint) -> Connection:
