@@ -14,11 +14,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ALGORITHM = "--hidden 32 --batch-size 32 --learning-starts 200 --samples-per-step 8 --target-update-period 50"
-ALGORITHM += " --epsilon-decay-steps 1000 --publish-period 5 --chunk-steps 10 --replay-capacity 50000"
+ALGORITHM += " --chunk-steps 10 --replay-capacity 50000"
+DECAY = "--epsilon-decay-steps 1000"
 TOPOLOGIES = {
-    "serial": "--envs-per-actor 2",
-    "apex": "--actors 3 --envs-per-actor 2 --pull-period 20",
-    **dict.fromkeys(("lock", "hogwild", "ad-psgd", "parameter-server"), "--workers 3 --envs-per-worker 2"),
+    "serial": f"--envs-per-actor 2 {DECAY}",
+    "apex": "--actors 3 --envs-per-actor 2 --pull-period 20 --publish-period 5",
+    **dict.fromkeys(("lock", "hogwild", "ad-psgd", "parameter-server"), f"--workers 3 --envs-per-worker 2 {DECAY}"),
 }
 RULES = "--steps 100k --until-score 0.9 --evaluation-period-seconds 1 --evaluation-period-steps 1000"
 RULES += " --checkpoint-period-seconds 1000"

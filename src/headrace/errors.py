@@ -29,6 +29,7 @@ __all__ = [
     "ReplayError",
     "ServerError",
     "StorageError",
+    "error_line",
     "require",
 ]
 
@@ -90,3 +91,10 @@ def require(field: str, value: object, holds: bool, required: str) -> None:
     if not holds:
         shown = "''" if isinstance(value, str) and not value else value
         raise ConfigError(f"{field} is {shown}; it must be {required}")
+
+
+def error_line(error: BaseException) -> str:
+    """An unexpected exception as one line, with its notes, which say where it was raised."""
+    notes = "; ".join(getattr(error, "__notes__", []))
+    text = " ".join(str(error).split())
+    return type(error).__name__ + (f": {text}" if text else "") + (f" ({notes})" if notes else "")

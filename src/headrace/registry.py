@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headrace.errors import ConfigError, require
+from headrace.errors import ConfigError, error_line, require
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -111,8 +111,7 @@ class Registry(Generic[T]):
         try:
             kind = entry.load()
         except (Exception, SystemExit) as error:  # anything may happen while the package is imported
-            problem = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ConfigError(f"{which} can't be loaded: {problem}") from error
+            raise ConfigError(f"{which} can't be loaded: {error_line(error)}") from error
         base = self._base
         if not (isinstance(kind, type) and issubclass(kind, base) and getattr(kind, "name", None) == entry.name):
             raise ConfigError(
@@ -125,7 +124,7 @@ class Registry(Generic[T]):
         try:
             kind()
         except Exception as error:
-            problem = " ".join(f"{error}".split())
+            problem = " ".join(str(error).split())
             raise ConfigError(f"{which} can't be made with its defaults: {problem}") from error
         return kind
 

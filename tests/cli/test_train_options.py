@@ -71,6 +71,8 @@ WITH = {
     "optimizer_decay": ["--optimizer", "rmsprop"],
     "priority_exponent": ["--prioritized"],
     "importance_exponent": ["--prioritized"],
+    "epsilon_final": ["--topology", "serial"],
+    "epsilon_decay_steps": ["--topology", "serial"],
 }
 """What a setting has an effect with."""
 
@@ -166,6 +168,12 @@ def test_no_environment():
         ("X --launcher ray --actor-cpus 0", r"^actor_cpus is 0; it must be above 0 and at most 1024"),
         ("X --launcher ray --wait-seconds 0", r"^wait_seconds is 0; it must be above 0"),
         ("X --launcher slurm", r"--launcher.*processes.*ray"),
+        (
+            "X --epsilon-final 0.01",
+            r"^epsilon_final is given, and topology is apex, where it has no effect: leave it out, or take topology s",
+        ),
+        ("X --topology serial --epsilon_base=0.3", r"^epsilon_base is given, and topology is serial, where it has no"),
+        ("X --topology hogwild --publish-period 5", r"^publish_period is given.*take topology apex$"),
         ("X --topology serial --precision int8", r"^--precision is a setting of --topology apex"),
         ("X --algorithm", r"^Missing value for argument '--algorithm'"),
         (

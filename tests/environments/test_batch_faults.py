@@ -71,6 +71,42 @@ def test_faulty_steps(own_module, observation, reward, problem):
         batch.step(zeros(2))
 
 
+ENDS = """
+    import numpy as np
+    from headrace.environments.toy import Corridor
+    class Odd(Corridor):
+        def step(self, action):
+            observation, reward, *_, info = super().step(action)
+            return observation, reward, {terminated}, {truncated}, info
+"""
+
+
+@pytest.mark.parametrize(
+    ("terminated", "truncated", "problem"),
+    [
+        ("'no'", "False", "terminated is 'no'; true or false is required"),
+        ("None", "False", "terminated is None; true or false is required"),
+        ("0.5", "False", "terminated is 0.5; true or false is required"),
+        ("False", "[True, False]", "truncated is [True, False]; true or false is required"),
+    ],
+)
+def test_ends_that_are_no_truth_values(own_module, terminated, truncated, problem):
+    name = own_module(ENDS.format(terminated=terminated, truncated=truncated))
+    batch = make_batch(f"{name}:Odd", 2, seed=0)
+    batch.start()
+    place = f'environment "{name}:Odd", index 0, episode 0, step 1: '
+    with pytest.raises(EnvironmentFault, match=re.escape(place + problem)):
+        batch.step(zeros(2))
+
+
+@pytest.mark.parametrize("terminated", ["True", "1", "np.bool_(True)", "np.array(True)", "np.array([1])"])
+def test_an_end_may_be_any_truth_value(own_module, terminated):
+    name = own_module(ENDS.format(terminated=terminated, truncated="np.bool_(False)"))
+    batch = make_batch(f"{name}:Odd", 2, seed=0)
+    batch.start()
+    assert batch.step(zeros(2)).terminated.tolist() == [True, True]
+
+
 @pytest.mark.parametrize("reward", ["True", "1", "np.float32(1)", "np.uint8(1)", "np.bool_(True)", "np.array(1.0)"])
 def test_a_reward_may_be_any_real_number(own_module, reward):
     batch = make_batch(f"{own_module(STEP.format(observation='observation', reward=reward))}:Odd", 2, seed=0)

@@ -128,6 +128,7 @@ def test_factory_that_raises_is_quoted(own_module):
 
 def test_missing_module():
     assert "can't be imported: ModuleNotFoundError: No module named 'no_such_module'" in fault("no_such_module:factory")
+    assert fault("no_such_module.py:factory").endswith("(write no_such_module, without .py)")
 
 
 def test_module_that_fails_is_quoted(own_module):

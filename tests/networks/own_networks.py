@@ -168,3 +168,28 @@ class Clamping(Flat):
 
 def clamping(spec: EnvironmentSpec, outputs: int) -> nn.Module:
     return Clamping(nn.Linear(spec.input_shape[0], outputs))
+
+
+def frozen(spec: EnvironmentSpec, outputs: int) -> nn.Module:
+    return Flat(nn.Linear(spec.input_shape[0], outputs)).requires_grad_(False)
+
+
+class Logarithm(Flat):
+    """Not a number wherever its layer's output is negative."""
+
+    def forward(self, observation: Tensor) -> Tensor:
+        return super().forward(observation).log()
+
+
+def logarithm(spec: EnvironmentSpec, outputs: int) -> nn.Module:
+    return Logarithm(nn.Linear(spec.input_shape[0], outputs))
+
+
+class Noisy(Flat):
+    def forward(self, observation: Tensor) -> Tensor:
+        y = super().forward(observation)
+        return y + torch.rand_like(y)
+
+
+def noisy(spec: EnvironmentSpec, outputs: int) -> nn.Module:
+    return Noisy(nn.Linear(spec.input_shape[0], outputs))

@@ -224,10 +224,18 @@ def test_a_page_that_cannot_be_written_is_named(run, tmp_path):
         write_report(run, tmp_path / "missing" / "report.html")
 
 
-def test_settings_of_something_else_are_refused(tmp_path, progress):
-    with RunDirectory.create(tmp_path / "run", '{"environment": "X"}') as run:
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ('{"environment": "X"}', "records that no run writes"),
+        ("[]", r"config.json is \[\]; it must be an object"),
+        ("{", "config.json is not JSON"),
+    ],
+)
+def test_settings_of_something_else_are_refused(tmp_path, progress, settings, problem):
+    with RunDirectory.create(tmp_path / "run", settings) as run:
         run.append(progress().to_record())
-        with pytest.raises(CheckpointError, match="records that no run writes"):
+        with pytest.raises(CheckpointError, match=problem):
             write_report(run, tmp_path / "report.html")
 
 

@@ -111,6 +111,27 @@ def test_an_environment_that_raises_in_a_serial_run_is_one_clear_line(tmp_path: 
     assert "Traceback" in (tmp_path / "run" / "logs" / "training.log").read_text()
 
 
+def test_an_environment_that_raises_while_a_serial_run_is_set_up_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        "from headrace.environments.toy import Corridor",
+        "class Scarce(Corridor):",
+        "    resets = 0",
+        "    def reset(self, **options):",
+        "        Scarce.resets += 1",
+        "        assert Scarce.resets < 2, 'only one'",
+        "        return super().reset(**options)",
+    ]
+    (tmp_path / "scarce.py").write_text("\n".join(lines))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    ended = train(tmp_path, "scarce:Scarce", "--topology", "serial", *SMALL[2:], "--steps", "5000")
+    assert ended.returncode == 1
+    assert re.search(r"headrace: error: training failed: AssertionError: only one \(raised by .*step 0", ended.stderr)
+    assert "Traceback" not in ended.stderr + ended.stdout
+    assert "Traceback" in (tmp_path / "run" / "logs" / "training.log").read_text()
+
+
 def test_diverging_training_is_reported_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
     ended = train(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "50000", "--learning-rate", "1e30")
     assert ended.returncode == 2

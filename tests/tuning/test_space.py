@@ -30,6 +30,7 @@ def test_a_space_is_read(config: RunConfig, name: str, text: str, space: Space) 
         ("learning-rat", "log:1:2", "tune is learning-rat; .*did you mean learning-rate?"),
         ("actors", "int:1:2", "tune is actors; .* topology serial"),
         ("seed", "int:1:2", "tune is seed"),
+        ("epsilon-exponent", "uniform:0:7", "epsilon_exponent is given, and topology is serial"),
         ("steps", "int:1:2", "tune is steps"),
         ("topology", "choice:apex,serial", "tune is topology"),
         ("environment", "choice:a,b", "tune is environment"),

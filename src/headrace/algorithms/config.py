@@ -90,6 +90,10 @@ class Algorithm(ABC):
     """What --help says of it, in a few words."""
     action_kinds: ClassVar[tuple[ActionKind, ...]]
     """Kinds of action spaces that it takes."""
+    fixed_exploration: ClassVar[tuple[str, ...]] = ()
+    """Its settings of an exploration that is fixed for each environment, as Ape-X's."""
+    decaying_exploration: ClassVar[tuple[str, ...]] = ()
+    """Its settings of one that changes with the run's steps, as that of the other topologies."""
 
     network: str = "auto"
     """auto: a CNN for frames and boards (nature, grid), otherwise an MLP (mlp); minatar, ong: the CNNs of Young and
@@ -102,7 +106,7 @@ class Algorithm(ABC):
     clip_rewards: bool = False
     """Train on rewards clipped to [-1, 1] (Mnih et al. 2015); scores are always raw."""
     publish_period: int = 20
-    """Updates between publications of the policy to the actors (Ape-X; the other topologies do not use it)."""
+    """Updates between publications of the policy to the actors (only in apex)."""
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -30,6 +30,7 @@ from headrace.launch.registry import LAUNCHERS
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig, preset
 from headrace.signals import held_back
+from headrace.topologies.config import require_effect
 from headrace.topologies.registry import TOPOLOGIES
 
 __all__ = [
@@ -179,6 +180,8 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
     launcher = _chosen(words, "--launcher", LAUNCHERS.names) or "processes"
     _require_own(words, "topology", topology, TOPOLOGIES.known())
     _require_own(words, "launcher", launcher, LAUNCHERS.known())
+    for flag in _given(words):
+        require_effect(flag[2:].replace("-", "_"), ALGORITHMS.find(algorithm), TOPOLOGIES.find(topology))
     kind = options_type(algorithm, topology, launcher, base)  # type: ignore[arg-type]  # a class has a hash
     require_known(words, flag_types(kind), prog)
     if not {"-h", "--help"} & set(words):  # the help shows that an environment is required
@@ -214,15 +217,19 @@ def _every_flag(base: type[RunOptions]) -> dict[str, Any]:
 def _require_own(words: Sequence[str], choice: str, chosen: N, kinds: Mapping[N, type]) -> None:
     """Raises ConfigError for a flag that the chosen kind does not have, but another kind does."""
     own = flag_types(kinds[chosen])
-    given = {re.sub("^--no-", "--", word.split("=")[0].replace("_", "-")) for word in words}
     flags = {other: flag_types(kind) for other, kind in kinds.items()}
-    for flag in sorted(given):
+    for flag in _given(words):
         owners = [other for other, theirs in flags.items() if flag in theirs]
         if owners and flag not in own:
             raise ConfigError(
                 f"{flag} is a setting of --{choice} {' or '.join(owners)}, and this run's is {chosen}; "
                 f"leave it out or add --{choice} {owners[0]}"
             )
+
+
+def _given(words: Sequence[str]) -> list[str]:
+    """The words as flags, in alphabetical order: --no-double as --double, and --n_step=3 as --n-step."""
+    return sorted({re.sub("^--no-", "--", word.split("=")[0].replace("_", "-")) for word in words})
 
 
 def _chosen(words: Sequence[str], flag: str, names: Iterable[N]) -> N | None:

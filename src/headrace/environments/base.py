@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from headrace.errors import CheckpointError, ConfigError, EnvironmentFault
 from headrace.types import Array, EnvironmentSpec, EnvironmentStep
 
-__all__ = ["EnvironmentBatch", "Episode", "OpenEpisode", "Suite", "VectorSuite", "episode_seed", "read_reward"]
+__all__ = [
+    "EnvironmentBatch",
+    "Episode",
+    "OpenEpisode",
+    "Suite",
+    "VectorSuite",
+    "episode_seed",
+    "read_flag",
+    "read_reward",
+]
 
 _NUMBERS = (float, int, np.floating)
 
@@ -51,6 +60,22 @@ def read_reward(reward: Any) -> float:
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is torch's
         pass
     raise EnvironmentFault(f"reward is {reward!r:.60}; a number is required")
+
+
+def read_flag(name: str, value: Any) -> bool:
+    """`terminated` or `truncated` of an environment's step(); raises EnvironmentFault unless it is a truth value.
+
+    That may be NumPy's, an integer, or an array of one. bool() also reads texts, such as "no", and None.
+    """
+    if value is True or value is False:
+        return value
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "biu" and array.size == 1:
+            return bool(array)
+    except (TypeError, ValueError, RuntimeError):  # of lists of unequal lengths, and of torch's tensors
+        pass
+    raise EnvironmentFault(f"{name} is {value!r:.60}; true or false is required")
 
 
 class EnvironmentBatch(ABC):

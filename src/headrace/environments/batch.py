@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed, read_reward
+from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed, read_flag, read_reward
 from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
 from headrace.environments.records import FLOAT32_MAX, finite_float32
@@ -207,18 +207,18 @@ class SingleEnvironments(EnvironmentBatch):
                 f"step() returned {result!r:.60}; (observation, reward, terminated, truncated, info) is required",
             )
         observation, reward, terminated, truncated, info = result
-        self._store(index, observation, info, out, row, final=bool(terminated))
         try:
+            over, cut = read_flag("terminated", terminated), read_flag("truncated", truncated)
             value = read_reward(reward)
         except EnvironmentFault as error:
             self._fault(index, str(error))
+        self._store(index, observation, info, out, row, final=over)
         if not -FLOAT32_MAX <= value <= FLOAT32_MAX:  # false for NaN as well
             self._fault(index, f"reward is {value}; a finite float32 is required")
         self._return[index] += value
         if self._clip_rewards:
             value = min(1.0, max(-1.0, value))
-        cut = self._steps[index] == self._longest_episode
-        return value, bool(terminated), bool(truncated) or cut
+        return value, over, cut or self._steps[index] == self._longest_episode
 
     def _store(self, index: int, observation: Any, info: Any, out: Array, row: int, *, final: bool = False) -> None:
         if self._packer is not None:

@@ -6,7 +6,6 @@ import inspect
 import os
 import re
 import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
@@ -20,7 +19,7 @@ from headrace.environments.base import Suite, VectorSuite
 from headrace.environments.calls import calling
 from headrace.environments.names import newest
 from headrace.environments.suites import find_suite, known_suites
-from headrace.errors import EnvironmentFault
+from headrace.errors import EnvironmentFault, error_line
 from headrace.imports import import_user_module
 
 __all__ = ["make", "make_vector"]
@@ -77,8 +76,9 @@ def _import(environment_id: str, module_name: str) -> ModuleType:
     except EnvironmentFault:
         raise
     except (Exception, SystemExit) as error:  # importing a user's module may raise anything
+        hint = f" (write {module_name.removesuffix('.py')}, without .py)" if module_name.endswith(".py") else ""
         raise EnvironmentFault(
-            f'environment "{environment_id}": module "{module_name}" can\'t be imported: {_one_line(error)}'
+            f'environment "{environment_id}": module "{module_name}" can\'t be imported: {error_line(error)}{hint}'
         ) from error
 
 
@@ -99,7 +99,7 @@ def _call_factory(environment_id: str, factory: Any, render_mode: str | None) ->
     except EnvironmentFault:
         raise
     except (Exception, SystemExit) as error:  # a user's factory may raise anything
-        raise EnvironmentFault(f'environment "{environment_id}": its factory raised {_one_line(error)}') from error
+        raise EnvironmentFault(f'environment "{environment_id}": its factory raised {error_line(error)}') from error
     if not isinstance(environment, gymnasium.Env):
         raise EnvironmentFault(
             f'environment "{environment_id}": its factory returned {type(environment).__name__}; '
@@ -181,7 +181,7 @@ def _faults(environment_id: str, spec: EnvSpec | None = None) -> Iterator[None]:
     except EnvironmentFault:
         raise
     except (Exception, SystemExit) as error:  # a third party's constructor may raise anything
-        raise EnvironmentFault(f'environment "{environment_id}" can\'t be made: {_one_line(error)}') from error
+        raise EnvironmentFault(f'environment "{environment_id}" can\'t be made: {error_line(error)}') from error
 
 
 def _unknown(environment_id: str, name: str, module: ModuleType | None) -> str:
@@ -225,7 +225,3 @@ def _missing_dependency(environment_id: str, spec: EnvSpec | None, error: Except
             command += ' "swig==4.*" setuptools wheel && pip install --no-build-isolation box2d-py==2.3.8 (compiles it)'
         return f'environment "{environment_id}" needs Box2D and pygame, which are not both installed: {command}'
     return f'environment "{environment_id}" needs a package that is not installed: {" ".join(str(error).split())}'
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(traceback.format_exception_only(error)[-1].split())

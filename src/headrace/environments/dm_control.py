@@ -20,7 +20,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from headrace.environments.base import Suite
-from headrace.errors import EnvironmentFault
+from headrace.errors import EnvironmentFault, error_line
 from headrace.types import Array
 
 __all__ = ["ControlSuite", "SuiteTask", "load_suite"]
@@ -64,7 +64,7 @@ def load_suite(environment_id: str) -> ModuleType:
     except Exception as error:  # a wrong MUJOCO_GL; OpenGL libraries may raise anything
         raise EnvironmentFault(
             f'environment "{environment_id}": dm-control can\'t be loaded ({_GL} is {_gl_setting()}): '
-            f"{_one_line(error)}"
+            f"{error_line(error)}"
         ) from error
     return suite
 
@@ -144,7 +144,7 @@ class SuiteTask(gymnasium.Env[NDArray[np.float32], Array]):
             _ = physics.contexts
         except Exception as error:  # OpenGL libraries may raise anything
             raise EnvironmentFault(
-                f'environment "{self._name}" can\'t be drawn ({_GL} is {_gl_setting()}): {_one_line(error)}'
+                f'environment "{self._name}" can\'t be drawn ({_GL} is {_gl_setting()}): {error_line(error)}'
             ) from error
 
 
@@ -183,7 +183,3 @@ def _load_renderer() -> None:
 
 def _gl_setting() -> str:
     return os.environ.get(_GL, "not set")
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

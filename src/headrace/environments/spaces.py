@@ -11,7 +11,7 @@ from headrace.environments.actions import ActionMap, BranchActions, ContinuousAc
 from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
 from headrace.environments.records import MASK, Packer, space_name
-from headrace.errors import EnvironmentFault
+from headrace.errors import EnvironmentFault, error_line
 from headrace.types import EnvironmentSpec, Part
 
 __all__ = ["Spaces", "close", "convert_spaces", "describe", "first_reset", "read_spaces", "require_spec"]
@@ -39,16 +39,15 @@ def describe(environment_id: str) -> EnvironmentSpec:
 
 
 def first_reset(environment: gymnasium.Env[Any, Any], environment_id: str) -> object:
-    """What the environment's reset() returns; raises EnvironmentFault for an exception."""
-    place = f'environment "{environment_id}": its first reset()'
+    """What reset() returns with a seed, which actors always give; raises EnvironmentFault for an exception."""
+    place = f'environment "{environment_id}": its first reset(seed=0)'
     try:
         with calling(place):
-            return environment.reset()
+            return environment.reset(seed=0)
     except EnvironmentFault:
         raise
     except (Exception, SystemExit) as error:  # a user's environment may raise anything
-        problem = " ".join(f"{type(error).__name__}: {error}".split())
-        raise EnvironmentFault(f"{place} raised {problem}") from error
+        raise EnvironmentFault(f"{place} raised {error_line(error)}") from error
 
 
 def close(environment: gymnasium.Env[Any, Any], environment_id: str) -> None:

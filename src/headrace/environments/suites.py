@@ -10,7 +10,7 @@ from headrace.environments.dm_control import ControlSuite
 from headrace.environments.minatar import MinAtar
 from headrace.environments.minigrid import MiniGrid
 from headrace.environments.vector_suites import EnvPool, VectorEntryPoints
-from headrace.errors import EnvironmentFault
+from headrace.errors import EnvironmentFault, error_line
 
 __all__ = ["SUITES", "find_suite", "known_suites"]
 
@@ -59,8 +59,7 @@ def _load(entry: EntryPoint, environment_id: str) -> Suite:
     try:
         suite = entry.load()
     except (Exception, SystemExit) as error:  # importing a package may raise anything
-        problem = " ".join(f"{type(error).__name__}: {error}".split())
-        raise EnvironmentFault(f"{place} can't be loaded: {problem}") from error
+        raise EnvironmentFault(f"{place} can't be loaded: {error_line(error)}") from error
     if not isinstance(suite, Suite) or getattr(suite, "prefix", None) != f"{entry.name}/":
         raise EnvironmentFault(f'{place} is {suite!r:.60}; a Suite with the prefix "{entry.name}/" is required')
     return suite

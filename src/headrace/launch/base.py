@@ -9,7 +9,7 @@ from headrace.errors import ChunkRefused, ConfigError, DivergenceError, Environm
 from headrace.roles.base import Role, RoleContext, Stop
 from headrace.servers import Endpoint
 
-__all__ = ["FAULTS", "Exit", "Launcher", "RoleStart", "Site", "error_line", "fault_of", "run_role"]
+__all__ = ["FAULTS", "Exit", "Launcher", "RoleStart", "Site", "fault_of", "run_role"]
 
 FAULTS: tuple[type[HeadraceError], ...] = (ConfigError, EnvironmentFault, ChunkRefused, DivergenceError)
 """A user's mistakes, and divergence: a restarted role would fail in the same way."""
@@ -83,9 +83,3 @@ def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:
     """Runs a role until `stop` is set or the server is gone; raises what the role raises."""
     with RoleContext(endpoint, stop) as context:
         role.run(context)
-
-
-def error_line(error: BaseException) -> str:
-    """An unexpected exception as one line, with its notes, which say where it was raised."""
-    notes = "; ".join(getattr(error, "__notes__", []))
-    return f"{type(error).__name__}: {' '.join(str(error).split())}" + (f" ({notes})" if notes else "")

@@ -12,9 +12,9 @@ from types import FrameType
 from typing import NoReturn
 
 from headrace.clock import new_event
-from headrace.errors import ClosedError, HeadraceError
+from headrace.errors import ClosedError, HeadraceError, error_line
 from headrace.fields import read_json
-from headrace.launch.base import RoleStart, error_line, fault_of, run_role
+from headrace.launch.base import RoleStart, fault_of, run_role
 from headrace.launch.leaving import leave_soon
 from headrace.launch.processes import FAULT_STATUSES
 from headrace.signals import die_with_parent

@@ -3,8 +3,7 @@
 import threading
 
 from headrace.clock import new_event
-from headrace.errors import ClosedError, HeadraceError, LaunchError
-from headrace.launch.base import error_line
+from headrace.errors import ClosedError, HeadraceError, LaunchError, error_line
 from headrace.roles.handles import PolicyHandle
 from headrace.servers import EmbeddedServer, Endpoint, RoleServer
 

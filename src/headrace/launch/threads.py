@@ -4,8 +4,8 @@ import threading
 from collections.abc import Iterable
 
 from headrace.clock import new_event
-from headrace.errors import ClosedError, HeadraceError
-from headrace.launch.base import Exit, error_line, fault_of, run_role
+from headrace.errors import ClosedError, HeadraceError, error_line
+from headrace.launch.base import Exit, fault_of, run_role
 from headrace.roles.base import Role, Stop
 from headrace.servers import Endpoint
 

@@ -2,7 +2,6 @@
 
 import io
 import threading
-import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, error_line
 from headrace.imports import import_user_module
 from headrace.networks.architecture import Architecture, Head
 from headrace.networks.graph_builder import OPSET
@@ -151,6 +150,8 @@ def _parameters(module: OwnModule, build: str) -> tuple[OwnParameter, ...]:
     named = list(module.named_parameters(remove_duplicate=False))
     if not named:
         raise ConfigError(f"{field}: the module has no parameters; at least one is required")
+    if not any(parameter.requires_grad for _, parameter in named):
+        raise ConfigError(f"{field}: requires_grad is False for every parameter; at least one must be trained")
     seen: dict[int, str] = {}
     for name, parameter in named:
         shown = name.removeprefix("module.")
@@ -178,7 +179,7 @@ def _check_output(module: OwnModule, network: OwnNetwork, observation: Array) ->
     values = part_values(inputs, network.spec)[: len(inputs_of(network.spec))]
     unchanged = [value.clone() for value in values]
     try:
-        y = module.compute(*values)
+        y, again = module.compute(*values), module.compute(*values)
         trained = module.train().compute(*values)
     except ConfigError:
         raise
@@ -198,6 +199,12 @@ def _check_output(module: OwnModule, network: OwnNetwork, observation: Array) ->
         raise ConfigError(
             f"{field}: its output for {len(observation)} observations is {y.dtype} {list(y.shape)}; it must be "
             f"torch.float32 {wanted}, one number for each of {network.outputs} outputs"
+        )
+    if not torch.isfinite(y).all():
+        raise ConfigError(f"{field}: its output has values that are not finite; every value must be finite")
+    if not torch.allclose(y, again, rtol=1e-4, atol=1e-4):
+        raise ConfigError(
+            f"{field}: two outputs for the same observations differ; it must depend on parameters and observation only"
         )
     if not torch.allclose(y, trained, rtol=1e-4, atol=1e-4):
         raise ConfigError(
@@ -289,5 +296,5 @@ def _values(module: OwnModule) -> dict[str, NDArray[np.float32]]:
 
 
 def _one_line(error: BaseException) -> str:
-    text = " ".join(traceback.format_exception_only(error)[-1].split())
+    text = error_line(error)
     return text if len(text) <= 300 else f"{text[:300]}..."

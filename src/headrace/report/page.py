@@ -1,13 +1,13 @@
 """The report of a run: one self-contained HTML page, light or dark like the reader's system."""
 
 import base64
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import CheckpointError
+from headrace.errors import CheckpointError, ConfigError
+from headrace.fields import read_object
 from headrace.report import figures
 from headrace.report.document import document, plot_row, share_bar, tile_row
 from headrace.report.formats import count, duration, number, score_text, size
@@ -30,8 +30,10 @@ def write_report(run: RunDirectory, path: Path, video: bytes | None = None, vide
         history = collect(run.read_metrics())
         if not history.progress and not history.evaluations:
             raise CheckpointError(f"{run.path} has no records yet; there is nothing to report")
-        config = json.loads(run.read_config())
+        config = read_object(run.read_config(), f"{run.config_path}")
         text = _page(run, config, history, run.read_summary() or {}, _video(video, video_note))
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from error
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise CheckpointError(f"{run.path} holds records that no run writes ({error!r:.200})") from error
     write_output(path, text)

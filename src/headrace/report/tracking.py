@@ -7,8 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import ConfigError
-from headrace.launch.base import error_line
+from headrace.errors import ConfigError, error_line
 from headrace.report.events import scalars
 
 __all__ = ["Tracker", "import_tracker"]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from headrace.clock import Executor, Outcome, monotonic, new_executor, spend
-from headrace.errors import ClosedError
+from headrace.errors import ClosedError, error_line
 from headrace.networks import Architecture
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.precision import Precision
@@ -153,8 +153,7 @@ def _outcome(measuring: Outcome[dict[str, Any]]) -> dict[str, Any] | None:
     try:
         return measuring.result()
     except Exception as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        print(f"the error of a policy could not be measured: {reason}", file=sys.stderr, flush=True)
+        print(f"the error of a policy could not be measured: {error_line(error)}", file=sys.stderr, flush=True)
         return None
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from headrace.algorithms.config import Algorithm
+from headrace.errors import ConfigError
 from headrace.fields import write_fields
 from headrace.gradients.base import OpenVector
 from headrace.networks.precision import Precision
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
     from headrace.topologies.base import Program, RunContext, SharedVectors
     from headrace.topologies.serial import Serial
 
-__all__ = ["MOST_CHUNK_STEPS", "MOST_ENVIRONMENTS", "MOST_PROCESSES", "Begin", "Topology", "planners"]
+__all__ = [
+    "MOST_CHUNK_STEPS",
+    "MOST_ENVIRONMENTS",
+    "MOST_PROCESSES",
+    "Begin",
+    "Topology",
+    "planners",
+    "require_effect",
+]
 
 MOST_PROCESSES = 1_024
 """Limit on the number of actors or workers."""
@@ -72,6 +81,11 @@ class Topology(ABC):
     def policy_bits(self) -> int:
         """Bits per parameter in which actors receive policies."""
         return 32
+
+    @classmethod
+    def unused_settings(cls, algorithm: type[Algorithm]) -> tuple[str, ...]:
+        """Names of the algorithm's settings that have no effect in it."""
+        return "publish_period", *algorithm.fixed_exploration
 
     def require_algorithm(self, algorithm: Algorithm) -> None:  # noqa: B027 (most can run any)
         """Raises ConfigError for an algorithm that it can't run."""
@@ -147,3 +161,13 @@ class Topology(ABC):
     def from_record(record: dict[str, Any]) -> "Topology":
         """Reads what to_record() returned; raises ConfigError with the field's name if it is something else."""
         return TOPOLOGIES.read(record)
+
+
+def require_effect(setting: str, algorithm: type[Algorithm], topology: type[Topology]) -> None:
+    """Raises ConfigError if a setting that is given has no effect in the topology."""
+    if setting in topology.unused_settings(algorithm):
+        able = [kind.name for kind in TOPOLOGIES.known().values() if setting not in kind.unused_settings(algorithm)]
+        raise ConfigError(
+            f"{setting} is given, and topology is {topology.name}, where it has no effect: leave it out, or take "
+            f"topology {' or '.join(able)}"
+        )

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import LaunchError, require
-from headrace.launch.base import error_line
+from headrace.errors import LaunchError, error_line, require
 
 __all__ = ["Callback", "Callbacks"]
 

@@ -19,9 +19,8 @@ from headrace.environments.base import read_reward
 from headrace.environments.calls import calling
 from headrace.environments.records import MASK
 from headrace.environments.spaces import close
-from headrace.errors import ConfigError, EnvironmentFault
+from headrace.errors import ConfigError, EnvironmentFault, error_line
 from headrace.fields import read_json, write_json
-from headrace.launch.base import error_line
 from headrace.launch.processes import child_environment
 from headrace.networks.records import split
 from headrace.roles.clock import PhaseClock

@@ -9,8 +9,7 @@ import numpy as np
 
 from headrace.environments import episode_seed, make
 from headrace.environments.spaces import close
-from headrace.errors import CheckpointError, EnvironmentFault, HeadraceError
-from headrace.launch.base import error_line
+from headrace.errors import CheckpointError, EnvironmentFault, HeadraceError, error_line
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.records import ILLEGAL, draw_records
 from headrace.parameters import Policy

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import EnvironmentFault, HeadraceError
-from headrace.launch.base import error_line
+from headrace.errors import EnvironmentFault, HeadraceError, error_line
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock

@@ -2,7 +2,7 @@
 
 import contextlib
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from headrace.errors import (
     ReplayError,
     ServerError,
     StorageError,
+    error_line,
 )
-from headrace.launch.base import Launcher, error_line
+from headrace.launch.base import Launcher
 from headrace.launch.guard import Guard
 from headrace.machine import available_cores
 from headrace.report.display import Display
@@ -102,7 +103,7 @@ class Trainer:
                 reconnect_seconds=site.reconnect_seconds,
             )
             undo.callback(self._server.close)
-            with self._hang_watch.watching():
+            with self._hang_watch.watching(), self._unexpected_logged():
                 built = assemble(
                     config,
                     self._server,
@@ -167,13 +168,14 @@ class Trainer:
         """Trains until a stopping rule applies and returns the summary; nothing of the run is left running."""
         interrupts = self._interrupts
         try:
-            if self._checkpoint:
-                begin = monotonic()
-                with self._watching():
-                    restore(self._session, self._checkpoint)
-                self._next_tick = monotonic()
-                self._clock.skip(self._next_tick - begin)
-            return self._finish(self._train_or_save(interrupts), interrupts)
+            with self._unexpected_logged():
+                if self._checkpoint:
+                    begin = monotonic()
+                    with self._watching():
+                        restore(self._session, self._checkpoint)
+                    self._next_tick = monotonic()
+                    self._clock.skip(self._next_tick - begin)
+                return self._finish(self._train_or_save(interrupts), interrupts)
         except (ReplayError, ServerError) as error:
             if self._separate is None:
                 raise
@@ -187,6 +189,19 @@ class Trainer:
             ) from error
         except StorageError as error:
             raise self._follow_directory() or error from None
+        except KeyboardInterrupt:
+            self._server.close()  # stops all waiting for the server
+            raise
+        finally:
+            interrupts.acknowledge()
+            with self._watches:
+                self._end()
+
+    @contextlib.contextmanager
+    def _unexpected_logged(self) -> Iterator[None]:
+        """A context in which an exception that is not Headrace's own becomes one line; its traceback goes to a log."""
+        try:
+            yield
         except HeadraceError:
             raise
         except Exception as error:
@@ -195,13 +210,6 @@ class Trainer:
                 log.parent.mkdir(exist_ok=True)
                 log.write_text("".join(traceback.format_exception(error)))
             raise LaunchError(f"training failed: {error_line(error)}; where: {log}") from error
-        except KeyboardInterrupt:
-            self._server.close()  # stops all waiting for the server
-            raise
-        finally:
-            interrupts.acknowledge()
-            with self._watches:
-                self._end()
 
     def _end(self) -> None:
         """Ends everything that belongs to the run."""

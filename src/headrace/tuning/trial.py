@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import ConfigError, EnvironmentFault, HeadraceError
+from headrace.errors import ConfigError, EnvironmentFault, HeadraceError, error_line
 from headrace.fields import read_json
-from headrace.launch.base import error_line
 from headrace.report import QuietDisplay, RunDirectory
 from headrace.settings import RunConfig
 

@@ -42,6 +42,8 @@ class DQN(OffPolicy):
     name: ClassVar[str] = "dqn"
     summary: ClassVar[str] = "learns action values from replay"
     action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "multi-discrete")
+    fixed_exploration: ClassVar[tuple[str, ...]] = ("epsilon_base", "epsilon_exponent")
+    decaying_exploration: ClassVar[tuple[str, ...]] = ("epsilon_final", "epsilon_decay_steps")
 
     double: bool = True
     """Choose the bootstrap action with the online network (van Hasselt et al. 2016)."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, error_line
 from headrace.fields import read_input
 
 try:
@@ -22,7 +22,7 @@ try:
 except ImportError as error:
     raise ConfigError(f"launcher is ray, which needs the package ray: pip install 'headrace[ray]' ({error})") from None
 
-from headrace.launch.base import Site, error_line
+from headrace.launch.base import Site
 from headrace.launch.ray.hosts import ServerHost, free_port
 from headrace.launch.ray.launcher import RayLauncher
 from headrace.servers import Endpoint

@@ -11,9 +11,9 @@ import ray
 
 from headrace._native import Server
 from headrace.clock import new_event
-from headrace.errors import ClosedError, HeadraceError
+from headrace.errors import ClosedError, HeadraceError, error_line
 from headrace.fields import read_json, write_json
-from headrace.launch.base import RoleStart, error_line, fault_of, run_role
+from headrace.launch.base import RoleStart, fault_of, run_role
 from headrace.launch.guard import Guard
 from headrace.launch.relay import Relay
 from headrace.machine import raise_descriptor_limit, server_memory_bytes

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headrace.clock import Event, inhabit
-from headrace.errors import ClosedError, HeadraceError
+from headrace.errors import ClosedError, HeadraceError, error_line
 from headrace.fields import read_json, write_json
-from headrace.launch.base import Exit, RoleStart, Site, error_line, fault_of, run_role
+from headrace.launch.base import Exit, RoleStart, Site, fault_of, run_role
 from headrace.launch.simulated.costs import Costs
 from headrace.launch.simulated.faults import Fault, check_roles, plan_faults
 from headrace.launch.simulated.link import Link

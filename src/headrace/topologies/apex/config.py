@@ -71,6 +71,11 @@ class Apex(Topology):
         require("batches_ahead", self.batches_ahead, self.batches_ahead >= 2, "2 or more")
         require_positive(self, "batches_ahead", most=_MOST_BATCHES)
 
+    @classmethod
+    def unused_settings(cls, algorithm: type[Algorithm]) -> tuple[str, ...]:
+        """Those of an exploration that changes during the run: each environment's is fixed."""
+        return algorithm.decaying_exploration
+
     def require_algorithm(self, algorithm: Algorithm) -> None:
         """Raises ConfigError for an algorithm without replay, which its actors would fill."""
         if algorithm.replay is None:
