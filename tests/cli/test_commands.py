@@ -13,7 +13,7 @@ from headrace.report import PlainDisplay, QuietDisplay, RunDirectory
 from headrace.settings import RunConfig, preset
 from headrace.topologies.apex import Apex
 from headrace.topologies.serial import Serial
-from headrace.zoo import kept_policies
+from headrace.zoo import find_kept, kept_policies
 
 
 @pytest.fixture
@@ -200,6 +200,14 @@ def test_export(training, run, capsys):
     assert main(["export", str(run), "policy.onnx"]) == 0
     assert training.calls[0][1][1] == Path("policy.onnx")
     assert capsys.readouterr().out == "wrote policy.onnx; its outputs differ from the network's by at most 2.5e-07\n"
+
+
+def test_export_of_the_zoo(tmp_path, capsys):
+    path = tmp_path / "policy.onnx"
+    assert main(["export", "zoo:CartPole-v1", str(path)]) == 0
+    assert path.read_bytes() == find_kept("CartPole-v1").path.read_bytes()
+    assert capsys.readouterr().out == f"wrote {path}, the policy zoo:CartPole-v1\n"
+    assert main(["export", "zoo:CartPole-v1", str(tmp_path / "policy.txt")]) == 2
 
 
 def test_presets_side_by_side(capsys):

@@ -1,4 +1,4 @@
-"""`headrace export`: a run's policy as an ONNX file, checked against the network."""
+"""`headrace export`: a policy as an ONNX file; a run's is checked against the network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +9,9 @@ import tyro
 
 from headrace.cli.arguments import Positional, Run, parse
 from headrace.report import RunDirectory
+from headrace.report.output import write_output
+from headrace.report.run_directory import require_output
+from headrace.zoo import find_kept, zoo_name
 
 __all__ = ["run"]
 
@@ -16,14 +19,21 @@ __all__ = ["run"]
 @dataclass(frozen=True)
 class _Options:
     run: Run
-    """Run directory."""
+    """Run directory, or zoo:NAME for a policy that comes with Headrace."""
     output: Annotated[Positional[Path], tyro.conf.arg(metavar="FILE")]
     """File to write; it ends in .onnx."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Exports; returns the exit code."""
-    options = parse(_Options, arguments, prog="headrace export", description="Write a run's policy as an ONNX file.")
+    options = parse(_Options, arguments, prog="headrace export", description="Write a policy as an ONNX file.")
+    name = zoo_name(options.run)
+    if name is not None:
+        kept = find_kept(name)
+        require_output("file", options.output, ".onnx")
+        write_output(options.output, kept.path.read_bytes())
+        print(f"wrote {options.output}, the policy zoo:{name}")
+        return 0
     directory = RunDirectory.open(options.run)
     from headrace import training
 

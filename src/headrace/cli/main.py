@@ -20,7 +20,7 @@ _GROUPS = {
         "evaluate": "play greedy episodes with a run's policy",
         "report": "write a run's report, one HTML page",
         "dashboard": "show runs or a server in a browser, live",
-        "export": "write a run's policy as an ONNX file",
+        "export": "write a policy as an ONNX file",
         "check": "step an environment and say what is wrong, slow or unsupported",
         "simulate": "predict a run's speed on machines of other sizes",
         "presets": "show the default settings of each environment",
