@@ -121,7 +121,7 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=40_000,
     ),
-    "minigrid/DoorKey-5x5-v0": Tuned(  # with little exploration, some seeds hardly ever open the door
+    "minigrid/DoorKey-5x5-v0": Tuned(  # with little exploration, hardly any episode opens the door
         DQN(
             hidden=(128, 128),
             learning_rate=3e-4,
@@ -130,8 +130,10 @@ PRESETS: dict[str, Tuned] = {
             target_update_period=500,
             epsilon_final=0.25,
             epsilon_decay_steps=50_000,
+            epsilon_base=0.9,
+            epsilon_exponent=3.0,
         ),
-        steps=200_000,
+        steps=500_000,
     ),
     "headrace/Snake-v0": Tuned(
         DQN(

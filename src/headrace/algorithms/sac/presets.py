@@ -39,7 +39,7 @@ PRESETS: dict[str, Tuned] = {
     "BipedalWalker-v3": Tuned(dataclasses.replace(_MUJOCO, n_step=3, discount=0.98), steps=500_000),
     "LunarLanderContinuous-v3": Tuned(
         SAC(
-            n_step=5,
+            n_step=3,
             hidden=(128, 128),
             critic_hidden=(128, 128),
             learning_rate=7e-4,
@@ -51,7 +51,7 @@ PRESETS: dict[str, Tuned] = {
             learning_starts=5_000,
             samples_per_step=48.0,
         ),
-        steps=150_000,
+        steps=300_000,
     ),
     "dm_control/cartpole-balance": Tuned(
         SAC(
