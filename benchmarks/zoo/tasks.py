@@ -59,6 +59,7 @@ TASKS = (
     Task("LunarLander-v3", "dyna-q", 200.0, 220.0, ("apex", "serial"), 5_000),
     Task("LunarLander-v3", "a3c", 200.0, 220.0, ("hogwild", "serial", *SIMULATED), 20_000),
     Task("LunarLanderContinuous-v3", "sac", 200.0, 220.0, ("apex", "serial"), 5_000),
+    Task("LunarLanderContinuous-v3", "crossq", 200.0, 220.0, ("serial",), 5_000),
     Task("BipedalWalker-v3", "sac", 270.0, 280.0, ("serial",), 10_000),
     Task("HalfCheetah-v5", "sac", 4_900.0, 5_000.0, ("apex", "serial"), 10_000),
     Task("Hopper-v5", "sac", 2_300.0, 2_500.0, ("serial",), 10_000),

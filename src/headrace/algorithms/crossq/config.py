@@ -74,6 +74,13 @@ class CrossQ(GaussianActorCritic):
 
         return PRESETS
 
+    @classmethod
+    def frugal_presets(cls) -> Mapping[str, Tuned]:
+        """See `presets.py`."""
+        from headrace.algorithms.crossq.presets import FRUGAL_PRESETS
+
+        return FRUGAL_PRESETS
+
     @property
     def statistics_rate(self) -> float:
         """That of batch normalization's statistics."""

@@ -3,7 +3,7 @@
 from headrace.algorithms.config import Tuned
 from headrace.algorithms.crossq.config import CrossQ
 
-__all__ = ["PRESETS"]
+__all__ = ["FRUGAL_PRESETS", "PRESETS"]
 
 PRESETS: dict[str, Tuned] = {
     "Pendulum-v1": Tuned(
@@ -15,6 +15,16 @@ PRESETS: dict[str, Tuned] = {
             samples_per_step=64.0,
         ),
         steps=10_000,
+    ),
+    "LunarLanderContinuous-v3": Tuned(
+        CrossQ(
+            hidden=(128, 128),
+            critic_hidden=(128, 128),
+            batch_size=128,
+            replay_capacity=150_000,
+            samples_per_step=64.0,
+        ),
+        steps=150_000,
     ),
     "Ant-v5": Tuned(
         CrossQ(
@@ -28,3 +38,17 @@ PRESETS: dict[str, Tuned] = {
         steps=800_000,
     ),
 }
+
+FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
+    "LunarLanderContinuous-v3": Tuned(
+        CrossQ(
+            hidden=(128, 128),
+            critic_hidden=(128, 128),
+            batch_size=128,
+            learning_starts=2_000,
+            samples_per_step=128.0,
+        ),
+        steps=100_000,
+    ),
+}
+"""Settings that need few environment steps; each step costs more time than with the presets above."""
