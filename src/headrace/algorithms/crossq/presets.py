@@ -24,7 +24,7 @@ PRESETS: dict[str, Tuned] = {
             replay_capacity=150_000,
             samples_per_step=64.0,
         ),
-        steps=150_000,
+        steps=300_000,
     ),
     "Ant-v5": Tuned(
         CrossQ(
@@ -48,7 +48,7 @@ FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
             learning_starts=2_000,
             samples_per_step=128.0,
         ),
-        steps=100_000,
+        steps=200_000,
     ),
 }
 """Settings that need few environment steps; each step costs more time than with the presets above."""
