@@ -99,14 +99,14 @@ def test_the_flags_of_a_run():
     options = read_options(
         words(
             "--steps 200k LunarLander-v3 --time-limit 10m --until-score -85.5 --seed 3 --run-dir runs/a --device cpu "
-            "--evaluation-period-seconds 5 --evaluation-period-steps 1e3 --evaluation-episodes 4 --quiet "
+            "--evaluation-period-seconds 0 --evaluation-period-steps 1e3 --evaluation-episodes 4 --quiet "
             "--checkpoint-period-seconds 60 --learner-engine torch"
         )
     )
     assert options.environment == "LunarLander-v3"
     assert (options.steps, options.time_limit_seconds, options.until_score, options.seed) == (200_000, 600.0, -85.5, 3)
     assert (options.run_dir, options.device, options.quiet) == (Path("runs/a"), "cpu", True)
-    assert (options.evaluation_period_seconds, options.evaluation_period_steps) == (5.0, 1_000)
+    assert (options.evaluation_period_seconds, options.evaluation_period_steps) == (0.0, 1_000)
     assert (options.evaluation_episodes, options.checkpoint_period_seconds) == (4, 60.0)
     assert options.learner_engine == "torch"
 
@@ -174,6 +174,15 @@ def test_no_environment():
         ),
         ("X --topology serial --epsilon_base=0.3", r"^epsilon_base is given, and topology is serial, where it has no"),
         ("X --topology hogwild --publish-period 5", r"^publish_period is given.*take topology apex$"),
+        ("X --topology serial --evaluation-period-seconds 5", r"^evaluation_period_seconds is given.* serial"),
+        (
+            "X --evaluation-period-steps 1k",
+            r"^evaluation_period_steps is given, and evaluation_period_seconds is 30, so that it has no effect: leave ",
+        ),
+        (
+            "X --network own:build --hidden 32",
+            r"^hidden is given, and network is own:build, which has its own layers: leave it out$",
+        ),
         ("X --topology serial --precision int8", r"^--precision is a setting of --topology apex"),
         ("X --algorithm", r"^Missing value for argument '--algorithm'"),
         (

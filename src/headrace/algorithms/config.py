@@ -116,6 +116,11 @@ class Algorithm(ABC):
         require_widths(self, "hidden")
         require_network(self.network)
 
+    @property
+    def own_network(self) -> bool:
+        """Whether the policy's network is a torch module of the user's."""
+        return ":" in self.network
+
     @classmethod
     def presets(cls) -> Mapping[str, Tuned]:
         """Settings that are known to work, by environment or family of environments ("ALE/...")."""

@@ -30,7 +30,6 @@ from headrace.launch.registry import LAUNCHERS
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig, preset
 from headrace.signals import held_back
-from headrace.topologies.config import require_effect
 from headrace.topologies.registry import TOPOLOGIES
 
 __all__ = [
@@ -180,8 +179,6 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
     launcher = _chosen(words, "--launcher", LAUNCHERS.names) or "processes"
     _require_own(words, "topology", topology, TOPOLOGIES.known())
     _require_own(words, "launcher", launcher, LAUNCHERS.known())
-    for flag in _given(words):
-        require_effect(flag[2:].replace("-", "_"), ALGORITHMS.find(algorithm), TOPOLOGIES.find(topology))
     kind = options_type(algorithm, topology, launcher, base)  # type: ignore[arg-type]  # a class has a hash
     require_known(words, flag_types(kind), prog)
     if not {"-h", "--help"} & set(words):  # the help shows that an environment is required
@@ -203,6 +200,8 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
     whose = f"those of {environment}" if environment else "general; name an environment to see its own"
     defaults = f"Defaults below are {whose}, with --algorithm {algorithm} --topology {topology}."
     read: Options = parse(kind, words, prog=prog, default=default, description=f"{description} {defaults}")
+    for flag in _given(words):
+        read.require_effect(flag[2:].replace("-", "_"))
     return read
 
 

@@ -95,6 +95,27 @@ class RunConfig:
                 f"machine: leave the server out, or take topology {able}"
             )
 
+    def require_effect(self, setting: str) -> None:
+        """Raises ConfigError if a setting that the user gives has no effect next to the others."""
+        algorithm, topology = type(self.algorithm), type(self.topology)
+        unused = topology.unused_settings(algorithm)
+        if setting in unused:
+            able = [kind.name for kind in TOPOLOGIES.known().values() if setting not in kind.unused_settings(algorithm)]
+            raise ConfigError(
+                f"{setting} is given, and topology is {topology.name}, where it has no effect: leave it out, or take "
+                f"topology {' or '.join(able)}"
+            )
+        period = self.evaluation_period_seconds
+        if setting == "evaluation_period_steps" and period and "evaluation_period_seconds" not in unused:
+            raise ConfigError(
+                f"{setting} is given, and evaluation_period_seconds is {period:g}, so that it has no effect: leave it "
+                "out, or set evaluation_period_seconds to 0"
+            )
+        if setting == "hidden" and self.algorithm.own_network:
+            raise ConfigError(
+                f"{setting} is given, and network is {self.algorithm.network}, which has its own layers: leave it out"
+            )
+
     def with_rules(self, steps: int | None, time_limit_seconds: float | None, until_score: float | None) -> "RunConfig":
         """The configuration with these stopping rules; None keeps its own."""
         return dataclasses.replace(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from headrace.algorithms.config import Algorithm
-from headrace.errors import ConfigError
 from headrace.fields import write_fields
 from headrace.gradients.base import OpenVector
 from headrace.networks.precision import Precision
@@ -27,7 +26,6 @@ __all__ = [
     "Begin",
     "Topology",
     "planners",
-    "require_effect",
 ]
 
 MOST_PROCESSES = 1_024
@@ -84,7 +82,7 @@ class Topology(ABC):
 
     @classmethod
     def unused_settings(cls, algorithm: type[Algorithm]) -> tuple[str, ...]:
-        """Names of the algorithm's settings that have no effect in it."""
+        """Names of the settings of a run and its algorithm that have no effect in it."""
         return "publish_period", *algorithm.fixed_exploration
 
     def require_algorithm(self, algorithm: Algorithm) -> None:  # noqa: B027 (most can run any)
@@ -161,13 +159,3 @@ class Topology(ABC):
     def from_record(record: dict[str, Any]) -> "Topology":
         """Reads what to_record() returned; raises ConfigError with the field's name if it is something else."""
         return TOPOLOGIES.read(record)
-
-
-def require_effect(setting: str, algorithm: type[Algorithm], topology: type[Topology]) -> None:
-    """Raises ConfigError if a setting that is given has no effect in the topology."""
-    if setting in topology.unused_settings(algorithm):
-        able = [kind.name for kind in TOPOLOGIES.known().values() if setting not in kind.unused_settings(algorithm)]
-        raise ConfigError(
-            f"{setting} is given, and topology is {topology.name}, where it has no effect: leave it out, or take "
-            f"topology {' or '.join(able)}"
-        )

@@ -97,5 +97,5 @@ def find_device(config: RunConfig, spec: EnvironmentSpec) -> str:
     if config.topology.has_workers or config.learner_engine == "native":
         return "cpu"
     algorithm.require_spaces(spec)
-    own = ":" in algorithm.network  # building it takes a while
+    own = algorithm.own_network  # building it takes a while
     return choose_device("auto" if own or suits_gpu(algorithm.architecture(spec), algorithm.other_widths) else "cpu")

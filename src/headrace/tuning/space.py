@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, get_type_hints
 from headrace.errors import ConfigError, require
 from headrace.fields import errors_of, fits, require_fit, required_of
 from headrace.settings import RunConfig
-from headrace.topologies.config import require_effect
 from headrace.training.assembly import given_device
 from headrace.values import parse_count, parse_number
 
@@ -65,7 +64,7 @@ def read_spaces(tune: Mapping[str, str], config: RunConfig) -> list[Space]:
         space = _read(name.replace("_", "-"), text)
         require("tune", space.name, space.name not in [other.name for other in spaces], "given once for each setting")
         _part_of(config, space.name)
-        require_effect(space.name.replace("-", "_"), type(config.algorithm), type(config.topology))
+        config.require_effect(space.name.replace("-", "_"))
         with errors_of(f"tune {space.name}={text}"):
             for value in space.probes():
                 _require_usable(apply(config, {space.name: value}))

@@ -51,6 +51,11 @@ class Serial(Topology):
         return self.envs_per_actor
 
     @classmethod
+    def unused_settings(cls, algorithm: type[Algorithm]) -> tuple[str, ...]:
+        """Those of all workers, and the time between evaluations, which would not be the same for the same seed."""
+        return *super().unused_settings(algorithm), "evaluation_period_seconds"
+
+    @classmethod
     def tuned(cls, serial: "Serial", apex: "Apex") -> "Serial":
         """The preset's."""
         return serial
