@@ -31,11 +31,13 @@ CARTPOLE = next(task for task in TASKS if task.name == "CartPole-v1")
 def test_every_preset_has_a_task() -> None:
     """Except Blackjack, of which 100 episodes say nothing, and MinAtar; of the other families, some environments."""
     presets = {(name, algorithm) for algorithm in ALGORITHMS.built_in for name in presets_of(algorithm)}
+    frugal = {(name, kind) for kind in ALGORITHMS.built_in for name in presets_of(kind, frugal=True)}
     families = {(name.removesuffix("..."), algorithm) for name, algorithm in presets if name.endswith("/...")}
     tasks = {(task.environment, task.algorithm) for task in TASKS}
     lacking = {(name, algorithm) for name, algorithm in presets - tasks if not name.endswith("/...")}
     assert lacking == {("Blackjack-v1", "dqn"), ("minatar/asterix", "dqn"), ("minatar/freeway", "dqn")}
-    assert {(f"{name.partition('/')[0]}/", algorithm) for name, algorithm in tasks - presets} <= families
+    assert {(f"{name.partition('/')[0]}/", algorithm) for name, algorithm in tasks - presets - frugal} <= families
+    assert frugal <= tasks
 
 
 def test_names_are_unique_and_a_score_is_stopped_at_or_above_the_required_one() -> None:
@@ -411,6 +413,20 @@ def test_the_page_compares_with_other_libraries_task_by_task(monkeypatch: pytest
         assert page._comparison([*rows[:-1], rows[-1] | change]).endswith("| 0.5 | 0.00 | – | – |")
     assert page._draw_profiles(rows).startswith("<svg")
     assert page._draw_profiles(rows[:1]) == ""
+
+
+def test_a_frugal_preset_is_compared_in_its_environment_with_any_algorithm() -> None:
+    """It chooses the algorithm; the other systems' tasks say theirs."""
+    pytest.importorskip("rliable")
+    from benchmarks.zoo import page
+
+    ended = {"seconds_to_score": "2", "seconds": "2", "environment_steps": "10"}
+    environment = "LunarLanderContinuous-v3"
+    rows = [run_of("sb3", environment, 0, "220", "9") | ended]
+    rows += [run_of(system, f"{environment}-crossq", 0, "220", "3") | ended for system in ("serial", "frugal")]
+    assert [line for line in page._comparison(rows).splitlines() if "1 and 1" in line] == [
+        f"| {environment}-crossq | `frugal` | Stable-Baselines3 | 1 and 1 | 3 | 1.00 | 1 | 0.50 |"
+    ]
 
 
 def test_an_interrupted_run_gives_no_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -50,5 +50,15 @@ FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
         ),
         steps=200_000,
     ),
+    "HalfCheetah-v5": Tuned(
+        CrossQ(
+            hidden=(128, 128),
+            critic_hidden=(128, 128),
+            batch_size=128,
+            replay_capacity=150_000,
+            samples_per_step=128.0,
+        ),
+        steps=150_000,
+    ),
 }
 """Settings that need few environment steps; each step costs more time than with the presets above."""
