@@ -209,6 +209,16 @@ def test_seeds_with_another_threshold_or_other_cores_are_not_mixed(
     assert "its other seeds have period_steps 1000, not 7: move" in capsys.readouterr().out
 
 
+def test_only_the_period_by_which_a_system_is_evaluated_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(monkeypatch, [500.0] * 2)
+    assert runs.measure(1, ("serial", "hogwild"), (), 60.0) == 0
+    periods = {row["system"]: (row["period_steps"], row["period_seconds"]) for row in READ(folder / "runs.csv")}
+    assert periods == {"serial": ("1000", ""), "hogwild": ("", "0.5")}
+    monkeypatch.setattr(runs, "TASKS", (dataclasses.replace(CARTPOLE, period_steps=7),))
+    answers(monkeypatch, [500.0])
+    assert runs.measure(2, ("hogwild",), (), 60.0) == 0
+
+
 def test_what_no_task_has_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert runs.measure(1, ("lock",), (), 60.0) == 2
     assert capsys.readouterr().out.startswith("zoo: there is nothing to measure: ")

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.measure import RESULTS, origin, read_csv
 from benchmarks.outcome import run_process
 from benchmarks.zoo.published import PEERS
-from benchmarks.zoo.tasks import HEADRACE, TASKS, Task, systems_of
+from benchmarks.zoo.tasks import HEADRACE, TASKS, TIMED, Task, systems_of
 from headrace.machine import available_cores
 from headrace.settings import preset
 from headrace.studies.results import make_folder, write_rows
@@ -82,9 +82,8 @@ def _difference(system: str, task: Task, most_seconds: float, rows: Sequence[dic
         "stop_at": f"{task.stop_at:g}",
         "required": f"{task.required:g}",
         "cores": str(available_cores()),
-        "period_steps": str(task.period_steps),
-        "period_seconds": f"{task.period_seconds:g}",
         "fingerprint": _fingerprint(system, task),
+        **{name: f"{value:g}" for name, value in _period(system, task).items()},
     }
     limits = {"most_steps": str(task.most_steps(system)), "most_seconds": f"{most_seconds:g}"}
     found = set()
@@ -96,6 +95,11 @@ def _difference(system: str, task: Task, most_seconds: float, rows: Sequence[dic
             if row[name] and row[name].removesuffix(".0") != value
         }
     return " and ".join(sorted(found))
+
+
+def _period(system: str, task: Task) -> dict[str, float]:
+    """The period of a system's evaluations, in environment steps or in seconds."""
+    return {"period_seconds": task.period_seconds} if system in TIMED else {"period_steps": task.period_steps}
 
 
 def _fingerprint(system: str, task: Task) -> str:
@@ -165,8 +169,8 @@ def _row(system: str, task: Task, seed: int, most_seconds: float, outcome: dict[
         "required": task.required,
         "most_steps": task.most_steps(system),
         "most_seconds": most_seconds,
-        "period_steps": task.period_steps,
-        "period_seconds": task.period_seconds,
+        **dict.fromkeys(("period_steps", "period_seconds"), ""),
+        **_period(system, task),
         "fingerprint": _fingerprint(system, task),
         "ended": "score" if reached else ended,
         **{name: outcome.get(name) for name in fields},

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from benchmarks.zoo.published import PEERS, published_steps
 from headrace.settings import preset, presets_of
 
-__all__ = ["HEADRACE", "OTHERS", "SIMULATED", "TASKS", "Task", "systems_of"]
+__all__ = ["HEADRACE", "OTHERS", "SIMULATED", "TASKS", "TIMED", "Task", "systems_of"]
 
 _WORKERS = ("hogwild", "lock", "ad-psgd", "parameter-server")
 SIMULATED = {"simulated-8": 8, "simulated-16": 16}
 """HogWild in simulated time with a worker on each of so many cores."""
 HEADRACE = ("apex", "serial", "frugal", *_WORKERS, "apex-int8", *SIMULATED)
 """Systems that are this package: a preset in a topology, in int8, in simulated time, or the frugal preset."""
+TIMED = ("apex", *_WORKERS, "apex-int8")
+"""Those of several processes, which are evaluated by time; all other systems are evaluated by steps."""
 OTHERS = ("sb3", "cleanrl", "torchrl")
 """Other libraries."""
 
