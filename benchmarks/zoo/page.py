@@ -104,7 +104,7 @@ _METHODS = """## Methods
   its published network, settings and loop: its package needs Python 3.10 or older.
 - What a preset chooses differently can count more than the code. On HalfCheetah-v5 networks of 128 × 128 instead of
   256 × 256 and batches of 128 instead of 256 need a seventh of Stable-Baselines3's products for each update, and an
-  update for every second step makes 1.8 times fewer of them: 13 of the factor of 16 in seconds, if time were that of
+  update for every second step makes 1.8 times fewer of them: 13 of the factor of 19 in seconds, if time were that of
   the products alone, which is not measured.
 - Runs are of two machines, an AMD EPYC and an Intel Xeon, which the CSV names; some tasks have seeds of both.
   Neither is equally fast every day: ten serial runs of CartPole-v1 took 7.5 s on 25 November (`runs.csv` of commit

@@ -58,7 +58,7 @@ FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
             replay_capacity=150_000,
             samples_per_step=128.0,
         ),
-        steps=150_000,
+        steps=100_000,
     ),
 }
 """Settings that need few environment steps; each step costs more time than with the presets above."""
