@@ -89,7 +89,7 @@ def test_an_environment_without_a_frugal_preset_is_refused(environment, algorith
 
 def test_frugal_chooses_the_algorithm_that_has_a_preset():
     assert preset("Pendulum-v1").algorithm.name == "d4pg"
-    assert preset("Pendulum-v1", frugal=True).algorithm.name == "sac"
+    assert preset("Pendulum-v1", frugal=True).algorithm.name == "crossq"
     with pytest.raises(ConfigError, match="Pendulum-v1 with d4pg has no frugal preset"):
         preset("Pendulum-v1", "d4pg", frugal=True)
 

@@ -39,7 +39,18 @@ PRESETS: dict[str, Tuned] = {
     ),
 }
 
-FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
+FRUGAL_PRESETS: dict[str, Tuned] = {  # an update or two for each environment step
+    "Pendulum-v1": Tuned(
+        CrossQ(
+            hidden=(64, 64),
+            critic_hidden=(128, 128),
+            batch_size=128,
+            learning_starts=200,
+            samples_per_step=256.0,
+            policy_update_period=1,
+        ),
+        steps=6_000,
+    ),
     "LunarLanderContinuous-v3": Tuned(
         CrossQ(
             hidden=(128, 128),

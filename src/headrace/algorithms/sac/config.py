@@ -56,13 +56,6 @@ class SAC(GaussianActorCritic):
 
         return PRESETS
 
-    @classmethod
-    def frugal_presets(cls) -> Mapping[str, Tuned]:
-        """See `presets.py`."""
-        from headrace.algorithms.sac.presets import FRUGAL_PRESETS
-
-        return FRUGAL_PRESETS
-
     def make_updater(
         self,
         spec: EnvironmentSpec,

@@ -5,7 +5,7 @@ import dataclasses
 from headrace.algorithms.config import Tuned
 from headrace.algorithms.sac.config import SAC
 
-__all__ = ["FRUGAL_PRESETS", "PRESETS"]
+__all__ = ["PRESETS"]
 
 _MUJOCO = SAC(
     hidden=(128, 128),
@@ -78,20 +78,3 @@ PRESETS: dict[str, Tuned] = {
         steps=40_000,
     ),
 }
-
-FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
-    "Pendulum-v1": Tuned(
-        SAC(
-            hidden=(128, 128),
-            critic_hidden=(128, 128),
-            learning_rate=1e-3,
-            critic_learning_rate=1e-3,
-            temperature_learning_rate=1e-3,
-            batch_size=128,
-            learning_starts=500,
-            samples_per_step=128.0,
-        ),
-        steps=6_000,
-    ),
-}
-"""Settings that need few environment steps; each step costs more time than with the presets above."""
