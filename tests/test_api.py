@@ -68,6 +68,7 @@ def test_a_mistake_leaves_no_directory_in_the_way(tmp_path: Path) -> None:
         (lambda: api.train(gymnasium.make("CartPole-v1"), steps=9), r"environment is <.*; it must be a name such as"),  # type: ignore[arg-type]
         (lambda: api.train("CartPole-v1", stepz=9), "stepz is not a setting of a run; did you mean steps?"),  # type: ignore[call-arg]
         (lambda: api.train("CartPole-v1", run_dir=5), "run_dir is 5; it must be a path"),  # type: ignore[arg-type]
+        (lambda: api.train("CartPole-v1", run_dir=""), "run_dir is ''; it must be a path"),
         (lambda: api.train("CartPole-v1", token_file=5), "token_file is 5; it must be a path"),  # type: ignore[arg-type]
         (lambda: api.resume(5), "run_dir is 5; it must be a path"),  # type: ignore[arg-type]
         (lambda: api.load(None), "path is None; it must be a path"),  # type: ignore[arg-type]

@@ -90,13 +90,16 @@ bool ArenaFile::was_made(const std::string& path) {
 ArenaFile::ArenaFile(const Signature& signature, std::size_t capacity_bytes, const std::string& path)
     : path_(path), capacity_(capacity_bytes) {
   static_assert(sizeof(Header) == kPage);
-  descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const bool made = descriptor_ >= 0;
+  if (!made && errno == EEXIST) descriptor_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor_ < 0) fail("can't be opened", errno);
   bool fresh = false;
   try {
     if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) fail("is in use by another table or process", errno);
     struct stat found {};
     if (fstat(descriptor_, &found) != 0) fail("can't be examined", errno);
+    if (!S_ISREG(found.st_mode)) fail("is not a regular file", EINVAL);
     fresh = found.st_size == 0;
     const std::size_t wanted = kRing + capacity_;
     if (!fresh && static_cast<std::size_t>(found.st_size) != wanted)
@@ -108,7 +111,7 @@ ArenaFile::ArenaFile(const Signature& signature, std::size_t capacity_bytes, con
     mend();
     check(signature.encode());
   } catch (...) {
-    if (fresh) unlink(path.c_str());
+    if (made || (fresh && ftruncate(descriptor_, 0) != 0)) unlink(path.c_str());
     ::close(descriptor_);
     throw;
   }

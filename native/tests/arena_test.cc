@@ -1,6 +1,7 @@
 #include "core/arena.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <csignal>
@@ -300,6 +301,22 @@ TEST_CASE("arena: a full disk is detected at creation, and no file is left") {
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, previous);
   CHECK_FALSE(std::filesystem::exists(folder.file("arena")));
+  std::ofstream(folder.file("empty")).close();
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  std::signal(SIGXFSZ, SIG_IGN);
+  check_error(ErrorKind::kSystem, "2105344 bytes", [&] { Arena(small_signature(), 2 << 20, folder.file("empty")); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, previous);
+  CHECK(std::filesystem::file_size(folder.file("empty")) == 0);  // it was not made here
+}
+
+TEST_CASE("arena: a path that is no file is refused and stays") {
+  const ScratchFolder folder;
+  REQUIRE(mkfifo(folder.file("pipe").c_str(), 0600) == 0);
+  check_error(ErrorKind::kSystem, "is not a regular file",
+              [&] { Arena(small_signature(), 4096, folder.file("pipe")); });
+  CHECK(std::filesystem::is_fifo(folder.file("pipe")));
+  check_error(ErrorKind::kSystem, folder.file(""), [&] { Arena(small_signature(), 4096, folder.file("")); });
 }
 
 }  // namespace

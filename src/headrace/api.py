@@ -73,7 +73,7 @@ def train(
     """
     config = _configure(environment, settings)
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
-    directory = RunDirectory.create_for(config, _path("run_dir", run_dir) if run_dir else None)
+    directory = RunDirectory.create_for(config, None if run_dir is None else _path("run_dir", run_dir))
     with directory, directory.discarded_unless_used(), _display(config, directory, quiet) as display:
         return train_run(config, directory, display, callbacks=callbacks)
 
@@ -141,7 +141,7 @@ def tune(
     from headrace.tuning.run import tune as tune_run  # an optional dependency, imported only if used
 
     config = _configure(environment, settings)
-    path = _path("study_dir", study_dir) if study_dir else None
+    path = None if study_dir is None else _path("study_dir", study_dir)
     tuned = tune_run(config, tune, trials=trials, parallel=parallel, path=path, quiet=quiet)
     if tuned.interrupted:
         raise KeyboardInterrupt
@@ -153,7 +153,7 @@ def _display(config: RunConfig, directory: RunDirectory, quiet: bool) -> Display
 
 
 def _path(name: str, value: object) -> Path:
-    if isinstance(value, str | os.PathLike):
+    if isinstance(value, str | os.PathLike) and value != "":
         return Path(value)
     raise ConfigError(f"{name} is {value!r:.60}; it must be a path")
 
@@ -199,7 +199,7 @@ def _configure(environment: str, settings: Settings) -> RunConfig:
     server = ServerConfig(
         given.pop("server", None),
         given.pop("run", "default"),
-        _path("token_file", token_file) if token_file else None,
+        None if token_file is None else _path("token_file", token_file),
     )
     defaults = {"algorithm": known.algorithm, **known.periods()}
     return RunConfig(environment, server=server, **(defaults | given))

@@ -95,3 +95,13 @@ def test_an_algorithm_without_replay_has_no_experience(tmp_path: Path) -> None:
     experience.close()
     assert experience.stats() == {"samples_per_insert": 1.0, "size": 0, "capacity": 0, "used_bytes": 0}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_is_text_or_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not None, of which a file "None" would be made."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TypeError, match="NoneType"):
+        Table(SIGNATURE, capacity=100, path=None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="NoneType"):
+        Table(SIGNATURE, capacity=100).save(None)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []

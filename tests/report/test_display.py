@@ -1,6 +1,8 @@
 """The board at several widths, plain lines, and which display is picked."""
 
 import io
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -194,6 +196,25 @@ def test_the_display_suits_the_stream(monkeypatch, term, stream, kind):
     monkeypatch.setenv("TERM", term)
     with open_display(HEADING, stream=stream) as display:
         assert type(display) is kind
+
+
+def test_a_stream_that_only_writes_gets_plain_lines() -> None:
+    """Such as one that copies to a file what is printed."""
+    written: list[str] = []
+    stream: Any = SimpleNamespace(write=written.append, flush=lambda: None)
+    with open_display(HEADING, stream=stream) as display:
+        display.message("text")
+    assert type(display) is PlainDisplay
+    assert "text" in "".join(written)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_without_a_standard_output_nothing_is_shown(monkeypatch: pytest.MonkeyPatch, closed: bool) -> None:
+    stream = io.StringIO()
+    stream.close()
+    monkeypatch.setattr("sys.stdout", stream if closed else None)
+    with open_display(HEADING) as display:
+        assert type(display) is QuietDisplay
 
 
 def test_quiet_prints_nothing(progress, capsys):

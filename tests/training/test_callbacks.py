@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from headrace import DQN, Serial, api, errors
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
-from headrace.training import Callback, Callbacks, Result, Trainer, resume
+from headrace.training import Callback, Callbacks, Result, Trainer, progress_records, resume
 from headrace.training.checkpoint import newest_checkpoint
+from headrace.training.progress_records import ProgressRecords
 from headrace.training.trainer import LauncherFactory
 
 CONFIG = RunConfig(
@@ -50,6 +52,25 @@ def test_callbacks_get_what_is_recorded_and_saved(tmp_path: Path, launcher: Laun
     assert len(evaluations) >= 3
     assert all(complete for complete, _ in saved)
     assert saved[-1][1] == result.summary["learner_steps"] > 0
+
+
+@pytest.mark.parametrize(("lasts", "times"), [(0.01, [0.0, 1.0, 2.0, 3.0]), (1.5, [0.0, 2.5, 5.0, 7.5])])
+def test_training_goes_on_between_slow_calls(monkeypatch: pytest.MonkeyPatch, lasts: float, times: list[float]) -> None:
+    """A record a second, but a second of training after one that takes longer."""
+    clock, written = SimpleNamespace(now=0.0), []
+
+    def write() -> None:
+        written.append(clock.now)
+        clock.now += lasts
+
+    records = ProgressRecords.__new__(ProgressRecords)
+    records._next = 0.0
+    monkeypatch.setattr(records, "write", write)
+    monkeypatch.setattr(progress_records, "monotonic", lambda: clock.now)
+    while len(written) < len(times):
+        records.write_when_due(clock.now)
+        clock.now = round(clock.now + 0.01, 2)
+    assert written == times
 
 
 @pytest.mark.parametrize("name", ["on_record", "on_evaluation", "on_checkpoint"])

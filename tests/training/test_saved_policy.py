@@ -1,5 +1,6 @@
 """Trained policies in Python: their actions are those of an evaluation, and wrong input is named."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,8 @@ def test_continuous_actions_have_the_environment_s_bounds_shape_and_dtype(precis
         (np.zeros((1, 1, 2)), r"of shape \[1, 1, 2\]"),
         (np.zeros(2, np.complex64), r"of dtype complex64; it must be of dtype float32"),
         (np.array([0.0, np.nan]), "not finite"),
+        ([1e300, 0.0], "not finite"),
+        ([[1.0, 2.0], [3.0]], r"^observation is not an array \(.*\)$"),
     ],
 )
 def test_wrong_observations_are_named(observation: Any, problem: str) -> None:
@@ -119,6 +122,11 @@ def test_a_run_s_policy_and_its_exported_file_play_as_the_evaluation(train: Any,
     result = train("serial", until_score=1.0, steps=20_000, evaluation_period_steps=1_000)
     assert play(headrace.load(result.path), 2) == result.evaluate(episodes=2).returns == [1.0, 1.0]
     file = tmp_path / "policy.onnx"
+    for episodes in (0, 1.5, "3", float("nan"), 10**12):
+        with pytest.raises(errors.ConfigError, match=rf"^episodes is '?{re.escape(str(episodes))}'?; it must be "):
+            result.evaluate(episodes)
+    with pytest.raises(errors.ConfigError, match=r"^seed is -1; it must be between 0 and "):
+        result.evaluate(1, seed=-1)
     export(result.run, file)
     assert play(headrace.load(str(file)), 2) == [1.0, 1.0]
     with pytest.raises(errors.ConfigError, match=r"^file is .*policy.pt; it must be a path that ends in .onnx$"):

@@ -1,5 +1,6 @@
 """A table in this process."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class Table(ReplayTable):
             limiter_tolerance=limiter_tolerance,
             min_size=min_size,
             seed=seed,
-            path=str(path),
+            path=os.fspath(path),
         )
 
     @staticmethod
@@ -93,14 +94,14 @@ class Table(ReplayTable):
 
     def save(self, path: str | Path) -> None:
         """Writes a snapshot: experience, priorities, counters, random state."""
-        self.native.save(str(path))
+        self.native.save(os.fspath(path))
 
     def restore(self, path: str | Path) -> None:
         """Loads a snapshot into an empty table.
 
         Raises CorruptFile, or ReplayError for a snapshot of another signature or capacity.
         """
-        self.native.restore(str(path))
+        self.native.restore(os.fspath(path))
 
     def stats(self) -> dict[str, float]:
         """Counts, bytes, samples per insert, seconds that each side was blocked."""

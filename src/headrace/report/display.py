@@ -100,10 +100,13 @@ class PlainDisplay(Display):
 
 
 def open_display(heading: Heading, *, quiet: bool = False, stream: TextIO | None = None) -> Display:
-    """Returns a display for the stream (default: standard output): live on a terminal, else plain lines."""
-    if quiet:
+    """Returns a display for the stream (default: standard output): live on a terminal, else plain lines.
+
+    Without a standard output, such as in a program without a console, nothing is shown.
+    """
+    out: TextIO | None = stream or sys.stdout
+    if quiet or out is None or getattr(out, "closed", False):
         return QuietDisplay()
-    out = stream or sys.stdout
     if draws_live(out):
         from rich.console import Console
 
@@ -114,9 +117,9 @@ def open_display(heading: Heading, *, quiet: bool = False, stream: TextIO | None
 
 
 def draws_live(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that can redraw its contents."""
-    utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
-    return stream.isatty() and utf8 and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    """Whether a stream is a terminal that can redraw its contents; one that only writes and flushes is none."""
+    utf8 = (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    return utf8 and stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def line(progress: Progress) -> str:

@@ -27,10 +27,11 @@ class ProgressRecords:
         """The table's last known statistics."""
 
     def write_when_due(self, now: float) -> None:
-        """Writes about once a second; `now` is monotonic()."""
+        """Writes about once a second, or a second after a write that took longer; `now` is monotonic()."""
         if now >= self._next:
-            self._next = now + _PERIOD_SECONDS
             self.write()
+            written = monotonic()
+            self._next = (now if written < now + _PERIOD_SECONDS else written) + _PERIOD_SECONDS
 
     def write(self) -> None:
         """Shows the progress; records it unless the clock has stood still since the last record."""

@@ -23,7 +23,7 @@ from headrace.environments.actions import (
 )
 from headrace.environments.records import Packer, finite_float32
 from headrace.environments.spaces import close, first_reset, read_spaces
-from headrace.errors import CheckpointError, ConfigError, require
+from headrace.errors import CheckpointError, ConfigError, error_line, require
 from headrace.fields import read_json, write_json
 from headrace.parameters import Policy
 from headrace.report.output import while_reading
@@ -124,7 +124,7 @@ class SavedPolicy:
             self._stack = None
             self._policy.restart()
             return
-        mask = np.asarray(ended)
+        mask = _array("ended", ended)
         seen = self._ended.shape if self._stack else mask.shape[:1]
         valid = mask.dtype == np.bool_ and mask.shape == seen
         require("ended", f"{mask.dtype} {list(mask.shape)}", valid, f"bool {list(seen)}, one value per environment")
@@ -165,17 +165,27 @@ class SavedPolicy:
 
     def _frames(self, observation: ArrayLike) -> tuple[Array, bool]:
         """Checked frames [B, *O], and whether it was a single one."""
-        frames, shape, dtype = np.asarray(observation), self.spec.observation_shape, self.spec.observation_dtype
+        frames = _array("observation", observation)
+        shape, dtype = self.spec.observation_shape, self.spec.observation_dtype
         single = frames.shape == shape
         given = f"of shape {list(frames.shape)}"
         fits = single or (frames.shape[1:] == shape and frames.ndim > len(shape) and len(frames) > 0)
         require("observation", given, fits, f"of shape {list(shape)}, or {['B', *shape]} for a batch".replace("'", ""))
         can_cast = np.can_cast(frames.dtype, dtype, "same_kind")
         require("observation", f"of dtype {frames.dtype}", can_cast, f"of dtype {dtype}")
-        frames = frames.astype(dtype, copy=False)
+        with np.errstate(over="ignore"):  # what is too large is refused below
+            frames = frames.astype(dtype, copy=False)
         if frames.dtype.kind == "f":
             require("observation", "not finite", bool(finite_float32(frames).all()), "finite as float32 in every value")
         return frames[None] if single else frames, single
+
+
+def _array(name: str, value: ArrayLike) -> Array:
+    """The value as an array; raises ConfigError for one that is none, such as rows of several lengths."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"{name} is not an array ({error_line(error)})") from error
 
 
 class Trained(NamedTuple):
