@@ -14,6 +14,6 @@ PRESETS: dict[str, Tuned] = {
             epsilon_decay_steps=50_000,
             search_control="uniform",
         ),
-        steps=200_000,
+        steps=300_000,
     ),
 }
