@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.outcome import CONFIRMATION_EPISODES, FRESH_SEED, PERIODIC_EPISODES, Outcome, Rule, train
 from benchmarks.validation.runs import calibrate_once
 from benchmarks.zoo.runs import FOLDER
-from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, Task
+from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, TIMED, Task
 from headrace.errors import DivergenceError
 from headrace.launch.config import LauncherConfig, Processes
 from headrace.launch.simulated import Simulated
@@ -49,7 +49,7 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
         steps=rule.most_steps,
         time_limit_seconds=rule.most_seconds,
         seed=seed,
-        evaluation_period_seconds=0.0 if system in SIMULATED else task.period_seconds,  # 0: by steps
+        evaluation_period_seconds=task.period_seconds if system in TIMED else 0.0,  # 0: by steps
         evaluation_period_steps=task.period_steps,
         evaluation_episodes=PERIODIC_EPISODES,
         final_evaluation_episodes=0,

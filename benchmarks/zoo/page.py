@@ -247,7 +247,7 @@ def _comparison(rows: Rows) -> str:
     for ours, peer in product(_OURS, _PEERS):
         for task, theirs in product(TASKS, TASKS):
             pair = (ours, task.name), (peer, theirs.name)
-            if _alike(ours, task, theirs) and all(each in steps for each in pair):
+            if _comparable(ours, task, theirs) and all(each in steps for each in pair):
                 seeds = " and ".join(str(len(steps[each])) for each in pair)
                 alike = hosts[pair[0]] == hosts[pair[1]]
                 times = _told(seconds, *pair) if alike else ("–", "–")
@@ -268,7 +268,7 @@ def _comparison(rows: Rows) -> str:
     return "\n".join([*head, *table])
 
 
-def _alike(ours: str, task: Task, theirs: Task) -> bool:
+def _comparable(ours: str, task: Task, theirs: Task) -> bool:
     """Whether a peer's runs of `theirs` are held next to ours of `task`: `frugal` also chooses the algorithm."""
     same = (task.environment, task.stop_at) == (theirs.environment, theirs.stop_at)
     return task == theirs or (ours == "frugal" and same)
