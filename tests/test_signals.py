@@ -45,3 +45,21 @@ def test_a_signal_while_modules_are_imported_is_one_line(tmp_path: Path, number:
     assert ended.returncode == 130
     assert ended.stderr == "headrace: interrupted\n"
     assert not (tmp_path / "run").exists()
+
+
+LATE = """
+import atexit, os, signal, sys
+from headrace.cli.main import main
+
+atexit.register(lambda: [os.kill(os.getpid(), number) for number in (signal.SIGINT, signal.SIGTERM)])
+sys.argv = ["headrace", *sys.argv[1:]]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("words", "status"), [(["presets"], 0), (["presets", "--unknown"], 2)])
+def test_signals_after_a_command_has_ended_do_not_change_its_exit_code(words: list[str], status: int) -> None:
+    command = [sys.executable, "-c", LATE, *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == status
+    assert "Traceback" not in ended.stderr

@@ -20,16 +20,17 @@ def die_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible(*, last: bool = False) -> Iterator[None]:
     """A context in which SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does.
 
-    An ignored SIGHUP (nohup) stays ignored. The context has an effect only in the main thread.
+    An ignored SIGHUP (nohup) stays ignored. The context has an effect only in the main thread. `last`: the process ends
+    after it, and ignores signals, so that none changes its exit code.
     """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    with _handled(interrupt):
+    with _handled(interrupt, last=last):
         yield
 
 
@@ -54,7 +55,7 @@ def held_back() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def _handled(handler: Callable[[int, FrameType | None], None], *, last: bool = False) -> Iterator[None]:
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in _NUMBERS:
@@ -64,4 +65,4 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
         yield
     finally:
         for number, former in before.items():
-            signal.signal(number, former)
+            signal.signal(number, signal.SIG_IGN if last else former)

@@ -17,10 +17,12 @@ from headrace.replay import Experience, Signature, Table
 from headrace.report.run_directory import RunDirectory
 from headrace.training import Result
 from headrace.training.checkpoint import (
+    Checkpoint,
     change_state,
     checkpoint_pause,
     has_checkpoint,
     newest_checkpoint,
+    read_newest,
     require_writable,
     save_checkpoint,
 )
@@ -163,6 +165,22 @@ def test_a_flipped_bit_is_detected_when_the_file_is_read(tmp_path: Path, name: s
             "policy.onnx": checkpoint.policy,
             "replay.headrace": lambda: checkpoint.restore_replay(Table(Signature((2,), "float32"))),
         }[name]()
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(tmp_path: Path) -> None:
+    save(tmp_path, 1.0)
+    later = [2.0, 3.0]
+
+    def read(checkpoint: Checkpoint) -> float:
+        if later:
+            save(tmp_path, later.pop(0))
+        checkpoint.policy()
+        return float(checkpoint.learner()["weight"][0])
+
+    assert read_newest(tmp_path, read) == 3.0
+    (newest_checkpoint(tmp_path).path / "policy.onnx").unlink()
+    with pytest.raises(CheckpointError, match=r"policy\.onnx is broken"):  # not read for ever
+        read_newest(tmp_path, read)
 
 
 def read_all(run: RunDirectory, table: Experience) -> None:

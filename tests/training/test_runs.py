@@ -1,9 +1,12 @@
 """Whole small runs of every topology, the roles as threads."""
 
+import contextlib
 import json
 import os
 import signal
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +15,14 @@ import pytest
 from headrace.errors import CheckpointError, ConfigError, EnvironmentFault, StorageError
 from headrace.launch.simulated import Simulated
 from headrace.report.display import QuietDisplay
+from headrace.report.run_directory import RunDirectory
 from headrace.roles import evaluator
 from headrace.roles.evaluator import Score
 from headrace.training import Trainer, resume, trainer
 from headrace.training.checkpoint import Checkpoint, newest_checkpoint
 from headrace.training.checkpoint_schedule import CheckpointSchedule
 from headrace.training.continuation import restore
+from headrace.training.evaluation_schedule import EvaluationSchedule
 from headrace.training.session import Session
 
 TOPOLOGIES = ("serial", "apex", "lock", "hogwild", "ad-psgd", "parameter-server")
@@ -226,6 +231,42 @@ def test_an_interrupted_evaluation_is_made_after_resuming(train: Any, monkeypatc
     assert evaluations(resumed) == evaluations(whole)
     ours, theirs = tensors(whole), tensors(resumed)
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+
+def die() -> None:
+    raise StorageError("killed")
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("stop", [die, interrupt])
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_an_interrupted_final_evaluation_is_made_after_resuming(
+    train: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topology: str, stop: Callable[[], None]
+) -> None:
+    """Without another step of training."""
+    evaluate = EvaluationSchedule.evaluate
+
+    def evaluate_and_stop(schedule: EvaluationSchedule, episodes: int, *, hold: bool) -> None:
+        evaluate(schedule, episodes, hold=hold)
+        if episodes == 3:
+            stop()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EvaluationSchedule, "evaluate", evaluate_and_stop)
+        with contextlib.suppress(StorageError):
+            train(topology, steps=600, final_evaluation_episodes=3)
+    with RunDirectory.open(tmp_path / "run", writing=True) as run:
+        before = newest_checkpoint(run.checkpoints_path)
+        resumed = resume(run, QuietDisplay())
+        assert resumed.summary["stopped_by"] == "steps"
+        assert resumed.summary["evaluation_episodes"] == 3
+        assert resumed.summary["environment_steps"] == before.state.environment_steps
+        assert resumed.summary["learner_steps"] == before.state.learner_steps
+        with pytest.raises(CheckpointError, match=r"has done .* of its 600 steps"):
+            resume(run, QuietDisplay())
 
 
 def test_apex_resumes_with_its_replay(train: Any) -> None:

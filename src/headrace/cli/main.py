@@ -75,20 +75,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: done; 1: a process of the run failed, or the reader of the output closed it; 2: a mistake; 130: interrupted.
     """
-    code = _report(list(sys.argv[1:] if arguments is None else arguments))
-    if arguments is None and "headrace.environments" in sys.modules:  # one may have run in this process
+    whole = arguments is None  # a process of this command only
+    code = _report(list(sys.argv[1:] if arguments is None else arguments), last=whole)
+    if whole and "headrace.environments" in sys.modules:  # one may have run in this process
         import_module("headrace.launch.leaving").leave_soon(code)
     return code
 
 
-def _report(words: list[str]) -> int:
-    """Runs one command, and turns errors into one line and an exit code."""
+def _report(words: list[str], *, last: bool) -> int:
+    """Runs one command, the process's last work or not, and turns errors into one line and an exit code."""
     if sys.stdout is None:  # closed by the parent process
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (as long as the process)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
-        with interruptible():
+        with interruptible(last=last):
             code = _run(words)
             sys.stdout.flush()
         return code

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
@@ -38,10 +38,12 @@ __all__ = [
     "checkpoint_pause",
     "has_checkpoint",
     "newest_checkpoint",
+    "read_newest",
     "require_writable",
     "save_checkpoint",
 ]
 
+T = TypeVar("T")
 _LEARNER, _REPLAY, _STATE, _POLICY, _MANIFEST = (
     "learner.safetensors",
     "replay.headrace",
@@ -72,12 +74,12 @@ class Checkpoint(NamedTuple):
         path = self._checked(_LEARNER)
         try:
             return dict(load_file(path))
-        except SafetensorError as error:
+        except (SafetensorError, OSError) as error:
             raise _broken(path, str(error)) from error
 
     def policy(self) -> bytes:
         """The policy as an ONNX graph."""
-        return self._checked(_POLICY).read_bytes()
+        return _read(self._checked(_POLICY))
 
     def restore_replay(self, table: Experience) -> None:
         """Fills an empty table."""
@@ -213,6 +215,17 @@ def newest_checkpoint(folder: Path) -> Checkpoint:
         raise CheckpointError(
             f"checkpoint file {path / _STATE} is from another version: {error}; resume with the version that wrote it"
         ) from error
+
+
+def read_newest(folder: Path, read: Callable[[Checkpoint], T]) -> T:
+    """Reads the newest checkpoint of a run that may be writing, which removes what it replaces; raises as `read`."""
+    while True:
+        found = _checkpoints(folder)
+        try:
+            return read(newest_checkpoint(folder))
+        except CheckpointError:
+            if _checkpoints(folder) == found:
+                raise
 
 
 def _read_manifest(path: Path) -> dict[str, list[int]]:

@@ -18,8 +18,11 @@ from headrace.report.output import write_output
 from headrace.report.run_directory import RunDirectory, require_output
 from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import EVALUATION_STREAM
+from headrace.settings import RunConfig
+from headrace.topologies.config import Topology
+from headrace.training.checkpoint import Checkpoint, read_newest
 from headrace.training.hang_watch import watched
-from headrace.training.saved_policy import SavedPolicy, Trained, read_run, read_trained
+from headrace.training.saved_policy import SavedPolicy, Trained, read_trained
 from headrace.types import Array
 from headrace.zoo import KeptPolicy
 
@@ -80,12 +83,17 @@ def export(run: RunDirectory, path: Path) -> float:
     run's own file.
     """
     require_output("file", path, ".onnx")
-    config, checkpoint = read_run(run)
-    interface = Trained.of_run(config, checkpoint).open_alone().interface
+    config = RunConfig.from_json(run.read_config())
+
+    def read(checkpoint: Checkpoint) -> tuple[Trained, Topology, dict[str, Array]]:
+        return Trained.of_run(config, checkpoint), checkpoint.topology(config), checkpoint.learner()
+
+    trained, topology, parameters = read_newest(run.checkpoints_path, read)
+    interface = trained.open_alone().interface
     spec = interface.spec
-    vectors = checkpoint.topology(config).open_saved_vectors()
+    vectors = topology.open_saved_vectors()
     updater = config.algorithm.make_updater(spec, "cpu", config.seed, vectors, config.learner_engine)
-    updater.load(checkpoint.learner())
+    updater.load(parameters)
     graph = PolicyGraph(updater.architecture).serialize(
         updater.weights()
     )  # workers learn on while policy.onnx is saved

@@ -30,13 +30,13 @@ from headrace.report.output import while_reading
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.evaluator import GreedyPolicy
 from headrace.settings import RunConfig
-from headrace.training.checkpoint import Checkpoint, newest_checkpoint
+from headrace.training.checkpoint import Checkpoint, read_newest
 from headrace.training.evaluation import Moment
 from headrace.training.hang_watch import watched
 from headrace.types import Array, EnvironmentSpec
 from headrace.zoo import KeptPolicy
 
-__all__ = ["Interface", "SavedPolicy", "Trained", "load_kept", "load_policy", "read_run", "read_trained"]
+__all__ = ["Interface", "SavedPolicy", "Trained", "load_kept", "load_policy", "read_trained"]
 
 _KEY = "headrace"
 """Key of the interface in the metadata of an exported graph."""
@@ -237,14 +237,12 @@ class Trained(NamedTuple):
                 close(environment, self.environment)
 
 
-def read_run(run: RunDirectory) -> tuple[RunConfig, Checkpoint]:
-    """A run's settings and newest checkpoint."""
-    return RunConfig.from_json(run.read_config()), newest_checkpoint(run.checkpoints_path)
-
-
 def read_trained(source: RunDirectory | KeptPolicy) -> Trained:
     """Reads the policy of a run or of the zoo; raises CheckpointError if it can't be used."""
-    return Trained.of_zoo(source) if isinstance(source, KeptPolicy) else Trained.of_run(*read_run(source))
+    if isinstance(source, KeptPolicy):
+        return Trained.of_zoo(source)
+    config = RunConfig.from_json(source.read_config())
+    return read_newest(source.checkpoints_path, lambda checkpoint: Trained.of_run(config, checkpoint))
 
 
 def load_policy(path: Path) -> SavedPolicy:

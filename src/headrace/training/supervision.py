@@ -58,7 +58,7 @@ class Supervisor:
         self._waiting_since = monotonic()
 
     def start(self) -> None:
-        """Starts every role."""
+        """Starts every role that stop() has not ended."""
         for role in self._roles.values():
             self._start(role)
 

@@ -252,9 +252,12 @@ class Trainer:
                     note=self._precision_note,
                 )
             self._publisher.publish()
+            ended_by = self._stopped_by() if self._checkpoint else None
+            if ended_by:  # it was stopped during its final evaluation
+                self._supervisor.stop(but="evaluator")
             self._supervisor.start()
             with self._watching():
-                return self._train(interrupts)
+                return ended_by or self._train(interrupts)
         except DivergenceError:
             raise
         except StorageError:  # of this disk, or of a server that refuses
