@@ -1,5 +1,6 @@
 """Roles as actors of a Ray cluster on this machine."""
 
+import contextlib
 import os
 import re
 import signal
@@ -18,7 +19,7 @@ from ray.util.client import ray as client
 
 import headrace
 from headrace.environments.toy import Corridor
-from headrace.errors import ConfigError, EnvironmentFault
+from headrace.errors import ConfigError, EnvironmentFault, LaunchError
 from headrace.gradients.handles import SharedHandle
 from headrace.launch.base import Exit
 from headrace.launch.ray import Ray
@@ -175,6 +176,12 @@ def test_a_lost_node_replaces_processes_that_have_not_started(tmp_path: Path, mo
     bench.close()
 
 
+def test_without_this_node_the_run_ends(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Nodes, "own_died", True)
+    with pytest.raises(LaunchError, match=r"^Ray's processes on this machine, node .*, have died$"):
+        bench.launcher.poll()
+
+
 def test_no_room_in_time_is_one_line(tmp_path: Path) -> None:
     bench = Bench(Ray(actor_cpus=1000, wait_seconds=0.01), tmp_path)
     bench.launcher.start(actor())
@@ -215,6 +222,50 @@ def test_a_cluster_that_does_not_answer_is_one_line() -> None:
     program = "from headrace.launch.ray import Ray\nwith Ray(ray_address='127.0.0.1:9').open(): pass"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
     assert "ray_address is 127.0.0.1:9; it must be auto, HOST:PORT or ray://HOST:PORT" in ended.stderr.splitlines()[-1]
+
+
+INTERRUPTED = """
+import os, signal, sys
+import ray
+from headrace.launch.ray import Ray
+from headrace.signals import interruptible
+
+init, signals = ray.init, [signal.SIGINT, signal.SIGTERM]
+
+def init_in_spite_of_signals(**options):
+    os.kill(os.getpid(), signals[0])
+    init(**options)
+
+ray.init = init_in_spite_of_signals
+for signals[0] in (signal.SIGINT, signal.SIGTERM):
+    try:
+        with interruptible(), Ray(ray_address="local").open():
+            print("started")
+    except KeyboardInterrupt:
+        print("interrupted", ray.is_initialized())
+"""
+
+
+def test_an_interrupt_while_a_cluster_is_started_leaves_no_process() -> None:
+    mark = f"HEADRACE_TEST_{os.getpid()}"
+    environment = {**os.environ, mark: "1"}
+    command = [sys.executable, "-c", INTERRUPTED]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert ended.stdout == "interrupted False\n" * 2, ended.stderr
+    deadline = time.monotonic() + 60
+    while marked(mark):
+        assert time.monotonic() < deadline, marked(mark)
+        time.sleep(0.1)
+
+
+def marked(variable: str) -> list[str]:
+    """Processes with this environment variable."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if variable.encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_text())
+    return found
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

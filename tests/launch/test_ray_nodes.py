@@ -84,6 +84,14 @@ def test_a_node_that_ray_calls_dead_is_lost_at_once(bench: Bench) -> None:
     assert bench.nodes.lost() == {"there0"}
 
 
+def test_the_death_of_this_node_is_told(bench: Bench) -> None:
+    bench.turn()
+    assert not bench.nodes.own_died
+    bench.raylets[0].alive = False
+    bench.turn()
+    assert bench.nodes.own_died
+
+
 def test_a_raylet_that_refuses_connections_is_lost_soon_and_this_node_never(bench: Bench) -> None:
     bench.turn()
     for raylet in bench.raylets:

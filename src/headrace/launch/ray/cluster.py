@@ -4,11 +4,10 @@ import contextlib
 import logging
 import os
 import secrets
-import signal
 import socket
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from headrace.launch.base import Site
 from headrace.launch.ray.hosts import ServerHost, free_port
 from headrace.launch.ray.launcher import RayLauncher
 from headrace.servers import Endpoint
+from headrace.signals import held_back
 
 if TYPE_CHECKING:
     from headrace.launch.ray.config import Ray
@@ -52,9 +52,12 @@ def _require_listener(address: str) -> None:
 
 @contextlib.contextmanager
 def open_cluster(config: "Ray") -> Iterator[Site]:
-    """Connects to a cluster, or starts one on this machine, which ends with the context."""
+    """Connects to a cluster, or starts one on this machine, which ends with the context.
+
+    A separate thread does both: in the main one Ray would replace the handler of SIGTERM. It lives as long as the
+    cluster, whose processes the kernel kills with the thread that started them.
+    """
     connect = not ray.is_initialized()
-    own = connect and _connect(config)
     launchers: list[RayLauncher] = []
 
     def make_launcher(endpoint: Endpoint, logs: Path) -> RayLauncher:
@@ -62,7 +65,9 @@ def open_cluster(config: "Ray") -> Iterator[Site]:
         return launchers[-1]
 
     ends = contextlib.ExitStack()
+    thread = ThreadPoolExecutor(1, "ray")
     try:
+        own = connect and _connect(config, thread)
         if config.server_node is not None:
             server, notices = ends.enter_context(_server(config, config.server_node))
             yield Site(make_launcher, server=server, notices=notices)
@@ -75,7 +80,8 @@ def open_cluster(config: "Ray") -> Iterator[Site]:
             launcher.close()
         ends.close()
         if connect:
-            ray.shutdown()
+            thread.submit(ray.shutdown).result()
+        thread.shutdown()
 
 
 @contextlib.contextmanager
@@ -111,7 +117,7 @@ def _server(config: "Ray", address: str) -> Iterator[tuple[Endpoint, tuple[str, 
     ray.kill(server)
 
 
-def _connect(config: "Ray") -> bool:
+def _connect(config: "Ray", thread: Executor) -> bool:
     """Connects this process to the cluster; returns whether the cluster was started for it."""
     address = config.ray_address or os.environ.get("RAY_ADDRESS")
     if address not in (None, "auto", "local"):
@@ -128,29 +134,29 @@ def _connect(config: "Ray") -> bool:
         copied = {}
     if address is None:
         with contextlib.suppress(ConnectionError):  # there is none on this machine
-            _init("auto", copied | options)
+            _init(thread, "auto", copied | options)
             return False
     own = address in (None, "local")
-    _init(address or "local", options if own else copied | options)
+    _init(thread, address or "local", options if own else copied | options)
     return own
 
 
-def _init(address: str, options: dict[str, Any]) -> None:
-    with contextlib.ExitStack() as ends:
-        if threading.current_thread() is threading.main_thread():  # Ray replaces the handler
-            ends.callback(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-        _connect_to(address, options)
-
-
-def _connect_to(address: str, options: dict[str, Any]) -> None:
+def _init(thread: Executor, address: str, options: dict[str, Any]) -> None:
+    """Calls ray.init(); an interrupt counts when it has returned, since processes that it has started would remain."""
+    log = logging.getLogger("ray._private.worker")
+    level = log.level
+    log.setLevel(logging.ERROR)  # it would warn that it can't handle SIGTERM in this thread
     try:
-        ray.init(address=address, log_to_driver=False, **options)
+        with held_back():
+            thread.submit(ray.init, address=address, log_to_driver=False, **options).result()
     except ConnectionError as error:
         if address == "auto":
             raise
         raise _unusable(address, error) from None
     except (ValueError, TypeError, RuntimeError, OSError, RayError) as error:
         raise _unusable(address, error) from None
+    finally:
+        log.setLevel(level)
 
 
 def _unusable(address: str, error: Exception) -> ConfigError:

@@ -17,7 +17,7 @@ from ray.exceptions import RayActorError, RayError
 from ray.util.client import ray as client
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from headrace.errors import ConfigError, StorageError
+from headrace.errors import ConfigError, LaunchError, StorageError
 from headrace.fields import write_json
 from headrace.launch.base import Exit, RoleStart
 from headrace.launch.processes import SINGLE_THREAD
@@ -110,7 +110,12 @@ class RayLauncher:
         return self._nodes.name(running.node) if running else None
 
     def poll(self) -> list[Exit]:
-        """Roles that ended by themselves since the last call; raises ConfigError if none gets room in time."""
+        """Roles that ended by themselves since the last call.
+
+        Raises ConfigError if none gets room in time, LaunchError if this process's node has died.
+        """
+        if self._nodes.own_died:
+            raise LaunchError(f"Ray's processes on this machine, {self._nodes.name(self._nodes.own)}, have died")
         exits = [*self._start_placed(), *self._collect_ended(), *self._collect_lost()]
         self._ask_again()
         self._replace_relays()

@@ -71,6 +71,12 @@ class Nodes:
         silent = {node for node, (first, last) in [*self._silent.items()] if last - first >= _SILENT_SECONDS}
         return frozenset((dead | refused | silent) - {self.own})
 
+    @property
+    def own_died(self) -> bool:
+        """Whether Ray calls this process's node dead, without which nothing more can be started."""
+        known = self._nodes.get(self.own)
+        return known is not None and not known.alive
+
     def close(self) -> None:
         """Ends the thread."""
         self._stop.set()
