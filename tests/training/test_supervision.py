@@ -154,6 +154,23 @@ def test_the_loss_of_a_node_is_not_counted_as_a_death_of_its_roles(time: Time) -
     assert [again for reason, again in record.events if reason == "its node was lost"] == [True] * 5
 
 
+def test_deaths_whose_cause_is_gone_do_not_count(time: Time) -> None:
+    launcher = Pretence()
+    supervisor = Supervisor(launcher, [Acting(0)], 10.0, Record())
+    supervisor.start()
+
+    def die(generation: int) -> None:
+        launcher.exits = [Exit(Acting(0, generation=generation), "exit code 1", None, "there is no table")]
+        supervisor.check()
+
+    for generation in range(4):
+        if generation % 2 == 0:
+            supervisor.forget_deaths()
+        die(generation)
+    with pytest.raises(LaunchError, match="actor 0 died 3 times"):
+        die(4)
+
+
 def test_starts_that_fail_slowly_are_not_repeated_for_ever(time: Time) -> None:
     launcher, record = Pretence(), Record()
     supervisor = Supervisor(launcher, [Acting(0)], 10.0, record)

@@ -3,12 +3,10 @@
 import dataclasses
 import re
 import shlex
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import tyro
@@ -59,7 +57,6 @@ def run(arguments: Sequence[str]) -> int:
 
 def _measure(study: Study, words: Sequence[str]) -> Path:
     options = _parse(study, words)
-    signal.signal(signal.SIGTERM, _end)
     output = options.output or Path(f"study-{study.name}")
     say = partial(print, flush=True)
     return run_study(study, options.scale, output, options.own, say, partial(_plan_of, study))
@@ -129,8 +126,3 @@ def _require_own(words: Sequence[str], study: Study) -> None:
         foreign = [flag for flag in given if flag in flag_types(other.options) and flag not in own]
         if foreign:
             raise ConfigError(f"{foreign[0]} is an option of study {other.name}, not of {study.name}; leave it out")
-
-
-def _end(number: int, _frame: FrameType | None) -> None:
-    """Exits with an exception, so that the study's processes are ended, as after Ctrl-C."""
-    raise SystemExit(128 + number)

@@ -75,6 +75,10 @@ class Supervisor:
         for name, heartbeat in self._heartbeats.items():
             self._heartbeats[name] = heartbeat._replace(arrived=min(now, heartbeat.arrived + seconds))
 
+    def forget_deaths(self) -> None:
+        """Counts deaths from now on: earlier ones had a cause that is gone."""
+        self._deaths = {name: Deaths() for name in self._roles}
+
     def check(self) -> None:
         """Checks every role and restarts those that died or hang.
 

@@ -340,6 +340,7 @@ class Trainer:
         if not self._publisher.renew(paused=self._clock.paused):
             return False
         self._session.record_event("server-restart")
+        self._supervisor.forget_deaths()  # an actor ends that finds no table yet
         if not self._publisher.ended:
             size = int(self._program.table.stats()["size"])
             self._display.message(
