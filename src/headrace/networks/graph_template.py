@@ -6,13 +6,10 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
+from headrace.networks.graph_bytes import GRAPH, INITIALIZER, RAW_DATA, field_header
 from headrace.types import Array
 
 __all__ = ["GraphTemplate"]
-
-_GRAPH = 7  # field numbers in onnx.proto
-_INITIALIZER = 5
-_RAW_DATA = 9
 
 
 class GraphTemplate:
@@ -34,13 +31,13 @@ class GraphTemplate:
         for tensor in empty:
             dtype, shape = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)), tuple(tensor.dims)
             size = int(np.prod(shape)) * dtype.itemsize
-            head = tensor.SerializeToString() + _field(_RAW_DATA, size)
-            self._parts[-1] += _field(_INITIALIZER, len(head) + size) + head
+            head = tensor.SerializeToString() + field_header(RAW_DATA, size)
+            self._parts[-1] += field_header(INITIALIZER, len(head) + size) + head
             self._gaps.append((tensor.name, dtype, shape))
             self._parts.append(b"")
             gap_bytes += size
         length = sum(map(len, self._parts)) + gap_bytes
-        self._parts[0] = model.SerializeToString() + _field(_GRAPH, length) + self._parts[0]
+        self._parts[0] = model.SerializeToString() + field_header(GRAPH, length) + self._parts[0]
 
     def fill(self, arrays: Mapping[str, Array]) -> bytes:
         """The model with these initializers; each must have the shape and type that the model declares."""
@@ -51,13 +48,3 @@ class GraphTemplate:
                 raise ValueError(f"{name} is {array.dtype} {array.shape}; it must be {dtype} {shape}")
             parts += [np.ascontiguousarray(array).reshape(-1).data, part]
         return b"".join(parts)
-
-
-def _field(number: int, length: int) -> bytes:
-    """The header of a bytes field: field number with wire type 2, then the length."""
-    encoded = bytearray([number << 3 | 2])
-    while length >= 0x80:
-        encoded.append(length & 0x7F | 0x80)
-        length >>= 7
-    encoded.append(length)
-    return bytes(encoded)
