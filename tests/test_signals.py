@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.signals import held_back
+
 SEND = """
 import os, sys
 from headrace.cli.main import main
@@ -45,6 +47,16 @@ def test_a_signal_while_modules_are_imported_is_one_line(tmp_path: Path, number:
     assert ended.returncode == 130
     assert ended.stderr == "headrace: interrupted\n"
     assert not (tmp_path / "run").exists()
+
+
+def test_a_signal_that_is_held_back_outlives_an_error() -> None:
+    def fail() -> None:
+        with held_back():
+            signal.raise_signal(signal.SIGTERM)
+            raise ConnectionError
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
 
 
 LATE = """

@@ -36,7 +36,7 @@ def interruptible(*, last: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """A context in which the first signal raises KeyboardInterrupt only at the end, and a second one at once.
+    """A context in which the first signal raises KeyboardInterrupt only at its end or error, and a second one at once.
 
     It protects imports, in which an exception may be lost or end in a traceback, and what must happen as a whole.
     """
@@ -48,10 +48,12 @@ def held_back() -> Iterator[None]:
             raise KeyboardInterrupt
         held = True
 
-    with _handled(hold):
-        yield
-    if held:
-        raise KeyboardInterrupt
+    try:
+        with _handled(hold):
+            yield
+    finally:
+        if held:
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

@@ -178,7 +178,7 @@ def test_a_lost_node_replaces_processes_that_have_not_started(tmp_path: Path, mo
 
 def test_without_this_node_the_run_ends(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Nodes, "own_died", True)
-    with pytest.raises(LaunchError, match=r"^Ray's processes on this machine, node .*, have died$"):
+    with pytest.raises(LaunchError, match=r"^node .*, to which this process belongs, has left the cluster$"):
         bench.launcher.poll()
 
 

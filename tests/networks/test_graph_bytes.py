@@ -11,9 +11,8 @@ LARGE = {
     "half": np.arange(6_000, dtype=np.float16).reshape(2, 50, 60),
     "codes": np.arange(5_000, dtype=np.int8).reshape(1, 5_000),
     "single": np.linspace(-1, 1, 20_000, dtype=np.float32).reshape(200, 100),
-    "vector": np.arange(2_000, dtype=np.int64),
 }
-LEFT = {"small": np.ones((2, 2), np.float32), "double": np.ones(2_000, np.float64)}
+LEFT = {"small": np.ones((2, 2), np.float32), "vector": np.arange(2_000, dtype=np.int64)}
 
 
 def serialized() -> bytes:

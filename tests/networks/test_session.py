@@ -14,7 +14,7 @@ from headrace.networks.session import open_session
 from headrace.types import EnvironmentSpec
 
 
-@pytest.mark.parametrize("hidden", [(), (16,), (300, 200)])
+@pytest.mark.parametrize("hidden", [(16,), (300, 200)])
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_the_graph_may_be_gone(precision: Precision, hidden: tuple[int, ...]) -> None:
     architecture = Architecture.of(EnvironmentSpec((8,), "float32", 4), "mlp", hidden)

@@ -241,26 +241,33 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.parametrize("stop", [die, interrupt])
-@pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_an_interrupted_final_evaluation_is_made_after_resuming(
-    train: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topology: str, stop: Callable[[], None]
+@pytest.mark.parametrize(
+    ("topology", "stop", "call"),
+    [(topology, stop, "evaluate") for topology in TOPOLOGIES for stop in (die, interrupt)]
+    + [("apex", interrupt, "save"), ("serial", die, "save_final_evaluation")],
+)
+def test_a_final_evaluation_that_was_prevented_is_made_after_resuming(
+    train: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topology: str, stop: Callable[[], None], call: str
 ) -> None:
     """Without another step of training."""
-    evaluate = EvaluationSchedule.evaluate
+    kind = EvaluationSchedule if call == "evaluate" else CheckpointSchedule
+    method = getattr(kind, call)
 
-    def evaluate_and_stop(schedule: EvaluationSchedule, episodes: int, *, hold: bool) -> None:
-        evaluate(schedule, episodes, hold=hold)
-        if episodes == 3:
+    def call_and_stop(self: Any, *given: Any, **options: Any) -> None:
+        method(self, *given, **options)
+        if given in ((), (3,)) and self._session.monitor.environment_steps >= 600:
             stop()
 
     with monkeypatch.context() as patched:
-        patched.setattr(EvaluationSchedule, "evaluate", evaluate_and_stop)
+        patched.setattr(kind, call, call_and_stop)
         with contextlib.suppress(StorageError):
             train(topology, steps=600, final_evaluation_episodes=3)
     with RunDirectory.open(tmp_path / "run", writing=True) as run:
         before = newest_checkpoint(run.checkpoints_path)
+        learned = before.learner()
+        run.summary_path.write_text("broken")
         resumed = resume(run, QuietDisplay())
+        assert all(np.array_equal(value, learned[name]) for name, value in tensors(resumed).items())
         assert resumed.summary["stopped_by"] == "steps"
         assert resumed.summary["evaluation_episodes"] == 3
         assert resumed.summary["environment_steps"] == before.state.environment_steps

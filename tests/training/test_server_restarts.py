@@ -16,6 +16,7 @@ from headrace.replay import BatchBuffer
 from headrace.servers import Endpoint, open_server, standalone
 from headrace.settings import server as server_module
 from headrace.training.checkpoint import newest_checkpoint
+from headrace.training.supervision import Supervisor
 
 from .conftest import SMALL, TOPOLOGIES, ServerProcess, counted_steps
 
@@ -130,6 +131,9 @@ def test_a_server_restarted_without_data_is_filled_again(
     start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = counted_steps(monkeypatch)
+    forgotten = []
+    forget = Supervisor.forget_deaths
+    monkeypatch.setattr(Supervisor, "forget_deaths", lambda self: forgotten.append(forget(self)))
     process = ServerProcess(tmp_path, keeps=False)
     try:
         run = start(process.address, steps=10**9)
@@ -148,7 +152,7 @@ def test_a_server_restarted_without_data_is_filled_again(
     assert summary["stopped_by"] == "steps"
     assert summary["evaluation_episodes"] == 2
     assert summary["environment_steps"] <= sum(steps)
-    assert sum("restarted, with" in text for text in run.messages.texts) == 4
+    assert sum("restarted, with" in text for text in run.messages.texts) == len(forgotten) == 4
 
 
 def test_an_outage_is_not_training_time(start: Any, server_process: ServerProcess) -> None:

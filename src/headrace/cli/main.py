@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     whole = arguments is None  # a process of this command only
     code = _report(list(sys.argv[1:] if arguments is None else arguments), last=whole)
-    if whole and "headrace.environments" in sys.modules:  # one may have run in this process
+    if whole:
         import_module("headrace.launch.leaving").leave_soon(code)
     return code
 

@@ -4,6 +4,7 @@ Protocol Buffers: a message is a sequence of fields in any order, each with a nu
 length. Field numbers and types of elements are those of onnx.proto.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -24,7 +25,8 @@ _KEY, _VALUE = 1, 2  # of an entry of external data
 _NUMBER, _BYTES = 0, 2
 _SIZES = {1: 8, 5: 4}
 """Bytes of a field by type, for those of a fixed size."""
-_ELEMENTS = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 10: "float16"}
+_ELEMENTS = {1: "float32", 3: "int8", 10: "float16"}
+"""Those of larger parameters."""
 _SMALL_BYTES = 4096
 """Initializers up to this size are not worth an array."""
 
@@ -64,9 +66,9 @@ def _without_data(model: bytes, field: _Field, arrays: dict[str, Array]) -> byte
     if field.number != INITIALIZER or field.end - field.begin <= _SMALL_BYTES:
         return model[whole]
     parts = {part.number: part for part in _fields(model, field.content, field.end)}
-    element = _ELEMENTS.get(_read_varint(model, parts[_ELEMENT].content)[0]) if _ELEMENT in parts else None
-    if element is None or RAW_DATA not in parts:
+    if not {_NAME, _ELEMENT, RAW_DATA} <= parts.keys():
         return model[whole]
+    element = _ELEMENTS.get(_read_varint(model, parts[_ELEMENT].content)[0])
     rest, shape = b"", []
     for part in _fields(model, field.content, field.end):
         if part.number != RAW_DATA:
@@ -74,7 +76,10 @@ def _without_data(model: bytes, field: _Field, arrays: dict[str, Array]) -> byte
         if part.number == _DIMENSIONS:
             shape.append(_read_varint(model, part.content)[0])
     name, data = parts[_NAME], parts[RAW_DATA]
-    raw = np.frombuffer(model, np.uint8, data.end - data.content, data.content)  # at any address
+    size = data.end - data.content
+    if element is None or size != math.prod(shape) * np.dtype(element).itemsize:
+        return model[whole]
+    raw = np.frombuffer(model, np.uint8, size, data.content)  # at any address
     arrays[model[name.content : name.end].decode()] = raw.copy().view(element).reshape(shape)
     tensor = rest + _EXTERNAL
     return field_header(INITIALIZER, len(tensor)) + tensor

@@ -10,9 +10,8 @@ __all__ = ["open_session"]
 def open_session(graph: bytes) -> Any:
     """An inference session that computes on one processor core.
 
-    The parameters are passed as arrays, which ONNX Runtime neither parses nor copies before it packs them, and Python's
-    lock is not held meanwhile, so that an actor can continue. From bytes it would copy and parse 34 MB in 12 ms with
-    the lock held.
+    The parameters are copied once, into arrays that ONNX Runtime packs without parsing them. It does not hold Python's
+    lock meanwhile, so that an actor can continue. From bytes it would copy and parse 34 MB in 12 ms with the lock held.
     """
     import onnxruntime  # workers, which act with their learner's network, do without it
 
@@ -24,5 +23,5 @@ def open_session(graph: bytes) -> Any:
     parameters = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
     options.add_external_initializers([*arrays], parameters)
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    session.headrace_parameters = parameters  # it reads their memory
+    session.headrace_parameters = parameters  # whose memory it may use
     return session

@@ -38,18 +38,19 @@ def resume(
 ) -> Result:
     """Resumes from the newest checkpoint. The run's stopping rules apply unless an argument replaces them for good.
 
-    A run that was stopped after its last step only makes its final evaluation. Raises StorageError before training if
-    no further checkpoint could be written.
+    A run that has reached its limit, but was stopped before its final evaluation, makes that only. Raises StorageError
+    before training if no further checkpoint could be written.
     """
     config = RunConfig.from_json(run.read_config()).with_rules(steps, time_limit_seconds, until_score)
     checkpoint = newest_checkpoint(run.checkpoints_path)
-    given = not (steps is time_limit_seconds is until_score is None)
-    if checkpoint.state.solved and not given:
-        target, reached = config.until_score, checkpoint.state.target
-        if target is not None and reached is not None and target <= reached:
+    unchanged = steps is time_limit_seconds is until_score is None
+    if checkpoint.state.solved and unchanged:
+        target, before = config.until_score, checkpoint.state.target
+        if target is not None and before is not None and target <= before:
             raise CheckpointError(f"the run has reached its score, {target:g}; give another with --until-score")
-    if given or _has_ended(run):
-        _require_more(config, checkpoint.state.moment)
+    reached = _limit_reached(config, checkpoint.state.moment)
+    if reached and not (unchanged and _was_stopped(run)):
+        raise CheckpointError(reached)
     require_writable(run.checkpoints_path)
     config = dataclasses.replace(config, topology=checkpoint.topology(config))
     local_actors = checkpoint.state.local_actors
@@ -57,18 +58,21 @@ def resume(
     return Result(run, trainer.run())
 
 
-def _has_ended(run: RunDirectory) -> bool:
-    """Whether nothing stopped the run early: it has evaluated its last policy."""
-    summary = run.read_summary()
-    return summary is not None and summary.get("stopped_by") != "interrupt"
+def _was_stopped(run: RunDirectory) -> bool:
+    """Whether the run was killed or interrupted, and so has not evaluated its last policy."""
+    try:
+        summary = run.read_summary()
+    except CheckpointError:
+        return True
+    return summary is None or summary.get("stopped_by") == "interrupt"
 
 
-def _require_more(config: RunConfig, moment: Moment) -> None:
-    """Raises CheckpointError if a stopping rule applies already."""
+def _limit_reached(config: RunConfig, moment: Moment) -> str | None:
+    """What to say if the run has done all its steps, or used its time."""
     done, seconds = moment.environment_steps, moment.seconds
     if config.steps is not None and done >= config.steps:
-        raise CheckpointError(f"the run has done {done:,} of its {config.steps:,} steps; give more with --steps")
-    if config.time_limit_seconds is not None and seconds >= config.time_limit_seconds:
-        raise CheckpointError(
-            f"the run has trained {seconds:.0f} of its {config.time_limit_seconds:.0f} s; give more with --time-limit"
-        )
+        return f"the run has done {done:,} of its {config.steps:,} steps; give more with --steps"
+    limit = config.time_limit_seconds
+    if limit is not None and seconds >= limit:
+        return f"the run has trained {seconds:.0f} of its {limit:.0f} s; give more with --time-limit"
+    return None

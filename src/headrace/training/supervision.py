@@ -58,7 +58,7 @@ class Supervisor:
         self._waiting_since = monotonic()
 
     def start(self) -> None:
-        """Starts every role that stop() has not ended."""
+        """Starts every role, but for those that stop() has ended."""
         for role in self._roles.values():
             self._start(role)
 
@@ -77,7 +77,7 @@ class Supervisor:
 
     def forget_deaths(self) -> None:
         """Counts deaths from now on: earlier ones had a cause that is gone."""
-        self._deaths = {name: Deaths() for name in self._roles}
+        self._deaths = {name: Deaths() for name in self._deaths}
 
     def check(self) -> None:
         """Checks every role and restarts those that died or hang.

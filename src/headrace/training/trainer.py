@@ -251,10 +251,12 @@ class Trainer:
                     communication_bits=self._session.topology.policy_bits,
                     note=self._precision_note,
                 )
-            self._publisher.publish()
-            ended_by = self._stopped_by() if self._checkpoint else None
-            if ended_by:  # it was stopped during its final evaluation
+            state = self._checkpoint.state if self._checkpoint else None
+            ended_by = self._limit() if state and not state.awaited_episodes else None
+            if ended_by:  # only the final evaluation is missing
                 self._supervisor.stop(but="evaluator")
+            else:
+                self._publisher.publish()
             self._supervisor.start()
             with self._watching():
                 return ended_by or self._train(interrupts)
@@ -350,13 +352,15 @@ class Trainer:
         return True
 
     def _stopped_by(self) -> str | None:
-        config = self._config
         if self._evaluations.solved_at:
             return "score"
         if self._clock.paused:
             return None
-        if self._callbacks.stopped:
-            return "callback"
+        return "callback" if self._callbacks.stopped else self._limit()
+
+    def _limit(self) -> str | None:
+        """The limit that the run has reached, if any."""
+        config = self._config
         if config.steps is not None and self._monitor.environment_steps >= config.steps:
             return "steps"
         if config.time_limit_seconds is not None and self._clock.seconds >= config.time_limit_seconds:
@@ -375,17 +379,9 @@ class Trainer:
             self._records.finish()
         finally:
             self._checkpoints.save()
-        episodes = 0 if interrupts.requested else self._config.final_evaluation_episodes
-        if stopped_by not in ("score", "interrupt") and episodes and self._learner.steps:
-            self._schedule.evaluate(episodes, hold=True)
-            while self._evaluations.pending and not interrupts.requested:
-                sleep(_EVALUATION_POLL_SECONDS)
-                self._collect()
-                self._tick()
-            if self._evaluations.pending:
-                stopped_by = "interrupt"
-            else:
-                self._checkpoints.save_final_evaluation()
+        episodes = self._config.final_evaluation_episodes if self._learner.steps else 0
+        if stopped_by not in ("score", "interrupt") and episodes and not self._evaluate_finally(episodes, interrupts):
+            stopped_by = "interrupt"
         interrupts.acknowledge()
         self._records.write()
         summary = summarize(
@@ -398,6 +394,20 @@ class Trainer:
         )
         self._run.write_summary(summary)
         return summary
+
+    def _evaluate_finally(self, episodes: int, interrupts: Interrupts) -> bool:
+        """Evaluates the final policy and saves the result; returns False after an interrupt."""
+        if interrupts.requested:
+            return False
+        self._schedule.evaluate(episodes, hold=True)
+        while self._evaluations.pending:
+            if interrupts.requested:
+                return False
+            sleep(_EVALUATION_POLL_SECONDS)
+            self._collect()
+            self._tick()
+        self._checkpoints.save_final_evaluation()
+        return True
 
     def _give_up(self) -> None:
         """Called if the run does not stop long after a request: it waits for a separate server that is unavailable."""

@@ -35,6 +35,7 @@ __all__ = ["open_cluster"]
 _CONNECT_SECONDS = 5.0
 _RECONNECT_SECONDS = 60.0
 _SERVER_SECONDS = 60.0
+_SHUTDOWN_SECONDS = 30.0
 _NOT_UPLOADED = ["runs", ".git", ".venv", "build", "__pycache__"]
 
 
@@ -76,12 +77,14 @@ def open_cluster(config: "Ray") -> Iterator[Site]:
         else:
             yield Site(make_launcher, f"tcp://{_own_address(config)}:0", secrets.token_hex(32), _RECONNECT_SECONDS)
     finally:
-        for launcher in launchers:
-            launcher.close()
-        ends.close()
-        if connect:
-            thread.submit(ray.shutdown).result()
-        thread.shutdown()
+        with contextlib.ExitStack() as last:
+            last.callback(thread.shutdown, wait=False)
+            if connect:
+                last.enter_context(contextlib.suppress(TimeoutError))  # it may still be connecting
+                last.callback(lambda: thread.submit(ray.shutdown).result(_SHUTDOWN_SECONDS))
+            last.callback(ends.close)
+            for launcher in launchers:
+                launcher.close()
 
 
 @contextlib.contextmanager
@@ -142,12 +145,12 @@ def _connect(config: "Ray", thread: Executor) -> bool:
 
 
 def _init(thread: Executor, address: str, options: dict[str, Any]) -> None:
-    """Calls ray.init(); an interrupt counts when it has returned, since processes that it has started would remain."""
+    """Calls ray.init(). An interrupt counts when it has started a cluster, whose processes would remain otherwise."""
     log = logging.getLogger("ray._private.worker")
     level = log.level
     log.setLevel(logging.ERROR)  # it would warn that it can't handle SIGTERM in this thread
     try:
-        with held_back():
+        with held_back() if address == "local" else contextlib.nullcontext():
             thread.submit(ray.init, address=address, log_to_driver=False, **options).result()
     except ConnectionError as error:
         if address == "auto":

@@ -115,7 +115,9 @@ class RayLauncher:
         Raises ConfigError if none gets room in time, LaunchError if this process's node has died.
         """
         if self._nodes.own_died:
-            raise LaunchError(f"Ray's processes on this machine, {self._nodes.name(self._nodes.own)}, have died")
+            raise LaunchError(
+                f"{self._nodes.name(self._nodes.own)}, to which this process belongs, has left the cluster"
+            )
         exits = [*self._start_placed(), *self._collect_ended(), *self._collect_lost()]
         self._ask_again()
         self._replace_relays()
