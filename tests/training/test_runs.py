@@ -261,7 +261,7 @@ def test_a_final_evaluation_that_was_prevented_is_made_after_resuming(
     with monkeypatch.context() as patched:
         patched.setattr(kind, call, call_and_stop)
         with contextlib.suppress(StorageError):
-            train(topology, steps=600, final_evaluation_episodes=3)
+            train(topology, steps=600, final_evaluation_episodes=3, evaluation_period_seconds=1e6)
     with RunDirectory.open(tmp_path / "run", writing=True) as run:
         before = newest_checkpoint(run.checkpoints_path)
         learned = before.learner()
