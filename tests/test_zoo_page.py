@@ -125,6 +125,10 @@ def test_the_page_compares_with_other_libraries_task_by_task(monkeypatch: pytest
     )
     for change in ({"cores": "2"}, {"machine": "another"}, {"date": "2026-01-02 03:04+00:00"}):
         assert page._comparison([*rows[:-1], rows[-1] | change]).endswith("| 0.5 | 0.00 | – | – |")
+    frugal = [rows[0] | {"system": "frugal"}]
+    more = "- CartPole-v1, `frugal`: rather more steps than Stable-Baselines3 (P(fewer) 0.00)"
+    assert list(page._less_frugal([*rows, *frugal])) == [more]
+    assert list(page._less_frugal([*rows, frugal[0] | {"steps_to_score": "3"}])) == []
     assert page._draw_profiles(rows).startswith("<svg")
     assert page._draw_profiles(rows[:1]) == ""
 

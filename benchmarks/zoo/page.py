@@ -120,6 +120,7 @@ def _failures(rows: Rows) -> str:
     """What did not hold, first on the page."""
     measured = dict.fromkeys((row["system"], row["task"]) for row in rows)
     lines = [line for place in measured for line in _missed(rows, *place) if place[0] in HEADRACE]
+    lines += _less_frugal(rows)
     lines += _lacking(measured)
     lines += _with_few_seeds(rows)
     return "## What did not hold\n" + "\n".join(lines or ["Nothing."])
@@ -137,6 +138,15 @@ def _missed(rows: Rows, system: str, name: str) -> Iterator[str]:
         late = sum(float(row["steps_to_score"] or row["environment_steps"]) > steps for row in runs)
         if late:
             yield f"{begin} {late} of {len(runs)} runs needed more than the preset's {steps:,} steps"
+
+
+def _less_frugal(rows: Rows) -> Iterator[str]:
+    """Frugal presets whose runs need rather more steps than another library's."""
+    steps = taken(rows, _STEPS.column, _STEPS.until_the_end)
+    for ours, theirs in _pairs(["frugal"], steps):
+        probability = fewer(steps[ours], steps[theirs])
+        if probability < 0.5:
+            yield f"- {ours[1]}, `frugal`: rather more steps than {_title(theirs[0])} (P(fewer) {probability:.2f})"
 
 
 def _lacking(measured: Container[tuple[str, str]]) -> Iterator[str]:
@@ -244,14 +254,10 @@ def _comparison(rows: Rows) -> str:
     steps, seconds = (taken(rows, figure.column, figure.until_the_end) for figure in (_STEPS, _SECONDS))
     hosts = {key: {_host(row) for row in rows if (row["system"], row["task"]) == key} for key in steps}
     lines = []
-    for ours, peer in product(_OURS, _PEERS):
-        for task, theirs in product(TASKS, TASKS):
-            pair = (ours, task.name), (peer, theirs.name)
-            if _comparable(ours, task, theirs) and all(each in steps for each in pair):
-                seeds = " and ".join(str(len(steps[each])) for each in pair)
-                alike = hosts[pair[0]] == hosts[pair[1]]
-                times = _told(seconds, *pair) if alike else ("–", "–")
-                lines.append([task.name, ours, peer, seeds, *_told(steps, *pair), *times])
+    for ours, theirs in _pairs(_OURS, steps):
+        seeds = f"{len(steps[ours])} and {len(steps[theirs])}"
+        times = _told(seconds, ours, theirs) if hosts[ours] == hosts[theirs] else ("–", "–")
+        lines.append([ours[1], ours[0], theirs[0], seeds, *_told(steps, ours, theirs), *times])
     if not lines:
         return ""
     head = [
@@ -266,6 +272,15 @@ def _comparison(rows: Rows) -> str:
     ]
     table = [f"| {name} | {_title(ours)} | {_title(peer)} | {' | '.join(more)} |" for name, ours, peer, *more in lines]
     return "\n".join([*head, *table])
+
+
+def _pairs(systems: Sequence[str], measured: Container[Place]) -> Iterator[tuple[Place, Place]]:
+    """Of these systems and the peers, what was measured and is comparable."""
+    for ours, peer in product(systems, _PEERS):
+        for task, theirs in product(TASKS, TASKS):
+            places = (ours, task.name), (peer, theirs.name)
+            if _comparable(ours, task, theirs) and all(place in measured for place in places):
+                yield places
 
 
 def _comparable(ours: str, task: Task, theirs: Task) -> bool:
