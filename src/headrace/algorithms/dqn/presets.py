@@ -162,6 +162,18 @@ PRESETS: dict[str, Tuned] = {
     ),
 }
 
+_FRUGAL = DQN(
+    learning_rate=6e-4,
+    n_step=1,
+    prioritized=False,
+    double=False,
+    batch_size=128,
+    replay_capacity=50_000,
+    samples_per_step=128.0,
+    epsilon_final=0.1,
+    epsilon_decay_steps=12_000,
+    target_update_period=250,
+)
 FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
     "CartPole-v1": Tuned(
         DQN(
@@ -175,21 +187,7 @@ FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
         ),
         steps=30_000,
     ),
-    "Acrobot-v1": Tuned(
-        DQN(
-            learning_rate=6e-4,
-            n_step=1,
-            prioritized=False,
-            double=False,
-            batch_size=128,
-            replay_capacity=50_000,
-            samples_per_step=128.0,
-            epsilon_final=0.1,
-            epsilon_decay_steps=12_000,
-            target_update_period=250,
-        ),
-        steps=100_000,
-    ),
+    "Acrobot-v1": Tuned(_FRUGAL, steps=100_000),
     "MountainCar-v0": Tuned(
         DQN(
             hidden=(128, 128),
@@ -202,17 +200,6 @@ FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
         ),
         steps=100_000,
     ),
-    "LunarLander-v3": Tuned(
-        DQN(
-            learning_rate=6e-4,
-            batch_size=128,
-            replay_capacity=50_000,
-            samples_per_step=128.0,
-            epsilon_final=0.1,
-            epsilon_decay_steps=12_000,
-            target_update_period=250,
-        ),
-        steps=100_000,
-    ),
+    "LunarLander-v3": Tuned(_FRUGAL, steps=100_000),
 }
 """Settings that need few environment steps; each step costs more time than with the presets above."""
