@@ -265,7 +265,10 @@ def test_a_final_evaluation_that_was_prevented_is_made_after_resuming(
     with RunDirectory.open(tmp_path / "run", writing=True) as run:
         before = newest_checkpoint(run.checkpoints_path)
         learned = before.learner()
-        run.summary_path.write_text("broken")
+        if call == "save_final_evaluation":
+            run.summary_path.write_text("broken")
+        else:
+            assert (run.read_summary() or {}).get("stopped_by") == (None if stop is die else "interrupt")
         resumed = resume(run, QuietDisplay())
         assert all(np.array_equal(value, learned[name]) for name, value in tensors(resumed).items())
         assert resumed.summary["stopped_by"] == "steps"

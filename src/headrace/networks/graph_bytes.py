@@ -65,12 +65,13 @@ def _without_data(model: bytes, field: _Field, arrays: dict[str, Array]) -> byte
     whole = slice(field.begin, field.end)
     if field.number != INITIALIZER or field.end - field.begin <= _SMALL_BYTES:
         return model[whole]
-    parts = {part.number: part for part in _fields(model, field.content, field.end)}
+    fields = [*_fields(model, field.content, field.end)]
+    parts = {part.number: part for part in fields}
     if not {_NAME, _ELEMENT, RAW_DATA} <= parts.keys():
         return model[whole]
     element = _ELEMENTS.get(_read_varint(model, parts[_ELEMENT].content)[0])
     rest, shape = b"", []
-    for part in _fields(model, field.content, field.end):
+    for part in fields:
         if part.number != RAW_DATA:
             rest += model[part.begin : part.end]
         if part.number == _DIMENSIONS:
