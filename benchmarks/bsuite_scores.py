@@ -3,8 +3,9 @@
     python -m benchmarks.bsuite_scores [--algorithms dqn r2d2] [--every 1] [--only deep_sea memory_len]
 
 Each setting of an experiment is one serial run of one environment, without evaluations, for as many episodes as bsuite
-asks for. bsuite's wrapper logs it into results/bsuite/ALGORITHM; a setting whose log is complete is not run again. DQN
-has the settings of bsuite's own DQN. `--every N` leaves out all but the first, the (N+1)-th, ... setting.
+asks for. bsuite's wrapper logs it into results/bsuite/ALGORITHM; a setting whose log is complete is not run again. The number
+of a setting is the run's seed, since some experiments (cartpole, catch) repeat one setting. DQN has the settings of
+bsuite's own DQN. `--every N` leaves out all but the first, the (N+1)-th, ... setting.
 """
 
 import argparse
@@ -90,6 +91,7 @@ def run(algorithm: str, folder: Path) -> None:
         f"{__spec__.name}:logged",
         algorithm=ALGORITHMS[algorithm],
         topology=headrace.Serial(envs_per_actor=1, chunk_steps=1),
+        seed=int(os.environ[_ID].partition("/")[2]),
         steps=_NEVER,
         evaluation_period_steps=_NEVER,
         final_evaluation_episodes=0,
