@@ -5,7 +5,7 @@
 Each setting of an experiment is one serial run of one environment, without evaluations, for as many episodes as bsuite
 asks for. bsuite's wrapper logs it into results/bsuite/ALGORITHM; a setting whose log is complete is not run again. The number
 of a setting is the run's seed, since some experiments (cartpole, catch) repeat one setting. DQN has the settings of
-bsuite's own DQN. `--every N` leaves out all but the first, the (N+1)-th, ... setting.
+bsuite's own DQN; R2D2's were chosen of ten in cartpole/0, catch/0 and memory_len/7, with another seed. `--every N` leaves out all but the first, the (N+1)-th, ... setting.
 """
 
 import argparse
@@ -49,11 +49,10 @@ ALGORITHMS: dict[str, Any] = {
         hidden=(50,),
         memory=50,
         burn_in=0,
-        learned_steps=20,
-        n_step=1,
-        value_rescaling=False,
+        learned_steps=10,
+        batch_size=16,
         learning_starts=20,
-        target_update_period=100,
+        target_update_period=20,
         samples_per_step=32.0,
         epsilon_decay_steps=1,
     ),
