@@ -3,9 +3,12 @@
     python -m benchmarks.bsuite_scores [--algorithms dqn r2d2] [--every 1] [--only deep_sea memory_len]
 
 Each setting of an experiment is one serial run of one environment, without evaluations, for as many episodes as bsuite
-asks for. bsuite's wrapper logs it into results/bsuite/ALGORITHM; a setting whose log is complete is not run again. The number
-of a setting is the run's seed, since some experiments (cartpole, catch) repeat one setting. DQN has the settings of
-bsuite's own DQN; R2D2's were chosen of ten in cartpole/0, catch/0 and memory_len/7, with another seed. `--every N` leaves out all but the first, the (N+1)-th, ... setting.
+asks for. bsuite's wrapper logs it into results/bsuite/ALGORITHM; a setting whose log is complete is not run again. The
+number of a setting is the run's seed, since some experiments (cartpole, catch) repeat one setting. `--every N` leaves
+out all but the first, the (N+1)-th, ... setting.
+
+DQN has the settings of bsuite's own DQN. R2D2's were chosen from nine, by runs of a minute in cartpole/0, catch/0 and
+memory_len/7 with another seed.
 """
 
 import argparse
