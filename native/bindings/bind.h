@@ -5,6 +5,7 @@
 
 namespace headrace::bindings {
 
+void bind_encoding(nanobind::module_& module);
 void bind_signature(nanobind::module_& module);
 void bind_writer(nanobind::module_& module);
 void bind_table(nanobind::module_& module);

@@ -24,6 +24,7 @@ NB_MODULE(_native, module) {
   headrace::bindings::watch_exit();
   headrace::set_user_space_library(user_space_library());
   headrace::bindings::bind_errors(module);
+  headrace::bindings::bind_encoding(module);
   headrace::bindings::bind_signature(module);
   headrace::bindings::bind_writer(module);
   headrace::bindings::bind_table(module);

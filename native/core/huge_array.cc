@@ -2,12 +2,16 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "core/error.h"
+#include "core/mutex.h"
 
 namespace headrace {
 namespace {
@@ -21,6 +25,17 @@ std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + 
 std::size_t mapped_bytes(std::size_t bytes) {
   return bytes < kHugePage ? round_up(bytes + (bytes == 0), kPage) : round_up(bytes, kHugePage);
 }
+
+constexpr std::size_t kMostKeptBytes = std::size_t{64} << 20;  // of a block
+
+struct Block {
+  std::byte* memory = nullptr;
+  std::size_t bytes = 0;  // mapped
+};
+
+Mutex mutex;
+std::array<Block, 4> kept GUARDED_BY(mutex);
+std::size_t replaced GUARDED_BY(mutex) = 0;  // index of the block that the next one replaces
 
 }  // namespace
 
@@ -46,5 +61,24 @@ std::byte* map_huge(std::size_t bytes) {
 }
 
 void unmap_huge(std::byte* memory, std::size_t bytes) noexcept { munmap(memory, mapped_bytes(bytes)); }
+
+std::byte* take_huge(std::size_t bytes) {
+  {
+    const LockGuard lock(mutex);
+    const auto block = std::ranges::find(kept, mapped_bytes(bytes), &Block::bytes);
+    if (block != kept.end()) return std::exchange(*block, {}).memory;
+  }
+  return map_huge(bytes);
+}
+
+void keep_huge(std::byte* memory, std::size_t bytes) noexcept {
+  Block released = {memory, mapped_bytes(bytes)};
+  if (released.bytes <= kMostKeptBytes) {
+    const LockGuard lock(mutex);
+    std::swap(released, kept[replaced]);
+    replaced = (replaced + 1) % kept.size();
+  }
+  if (released.memory != nullptr) munmap(released.memory, released.bytes);
+}
 
 }  // namespace headrace

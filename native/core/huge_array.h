@@ -15,6 +15,12 @@ namespace headrace {
 std::byte* map_huge(std::size_t bytes);
 void unmap_huge(std::byte* memory, std::size_t bytes) noexcept;
 
+// The same for blocks that others of their size follow: the last few of at most 64 MiB that were released are taken
+// again, with their old contents. New pages take longer than the copy into them, in a virtual machine up to ten times.
+// Any thread.
+std::byte* take_huge(std::size_t bytes);
+void keep_huge(std::byte* memory, std::size_t bytes) noexcept;
+
 // `T` is plain data, for which all-zero bytes are a valid value.
 template <class T>
 class HugeArray {
@@ -41,7 +47,7 @@ class HugeArray {
   T* data_;
 };
 
-// For vectors that may be large: their memory is huge pages too, which are many times faster to release.
+// For vectors that may be large, and follow others of their size.
 template <class T>
 struct HugeAllocator {
   using value_type = T;
@@ -52,12 +58,12 @@ struct HugeAllocator {
   HugeAllocator(const HugeAllocator<U>&) {}
   T* allocate(std::size_t count) {
     const std::size_t bytes = count * sizeof(T);
-    return bytes < kSmallest ? std::allocator<T>().allocate(count) : reinterpret_cast<T*>(map_huge(bytes));
+    return bytes < kSmallest ? std::allocator<T>().allocate(count) : reinterpret_cast<T*>(take_huge(bytes));
   }
   void deallocate(T* memory, std::size_t count) noexcept {
     const std::size_t bytes = count * sizeof(T);
     if (bytes < kSmallest) return std::allocator<T>().deallocate(memory, count);
-    unmap_huge(reinterpret_cast<std::byte*>(memory), bytes);
+    keep_huge(reinterpret_cast<std::byte*>(memory), bytes);
   }
   bool operator==(const HugeAllocator&) const = default;
 };

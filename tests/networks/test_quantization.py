@@ -15,13 +15,14 @@ def test_worked_by_hand() -> None:
     assert scale.dtype == np.float32
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 70_000), (300, 513), (2000, 64)])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 70_000), (64, 64), (300, 513), (2000, 64)])
 def test_error_is_within_half_a_scale(shape) -> None:
     weight = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * np.float32(0.03)
     codes, scale = quantize_channels(weight)
     error = np.abs(weight.astype(np.float64) - codes * scale.astype(np.float64)[:, None])
     assert (error <= 0.50001 * scale[:, None]).all()
     np.testing.assert_array_equal(np.abs(codes.astype(int)).max(1), 127)
+    np.testing.assert_array_equal(codes, np.rint(weight / scale[:, None]))
 
 
 def test_a_channel_of_zeros() -> None:

@@ -116,6 +116,23 @@ TEST_CASE("parameters: as many names as the limit, and no more") {
   CHECK(parameters.fetch("one more") == nullptr);
 }
 
+TEST_CASE("parameters: versions of a large blob use the same memory, unless it is being read") {
+  constexpr std::size_t kBytes = 5 << 20;  // of a size that no other test has
+  MemoryBudget budget;
+  Parameters parameters(budget);
+  const auto publish = [&](unsigned char value) {
+    parameters.publish("policy", 0, std::vector<std::byte>(kBytes, std::byte{value}));
+    return parameters.fetch("policy");
+  };
+  const auto first = publish(1);
+  const std::byte* second = publish(2)->bytes.data();
+  CHECK(second != first->bytes.data());
+  CHECK(publish(3)->bytes.data() != first->bytes.data());
+  CHECK(publish(4)->bytes.data() == second);
+  CHECK(std::ranges::count(first->bytes, std::byte{1}) == kBytes);
+  CHECK(std::ranges::count(parameters.fetch("policy")->bytes, std::byte{4}) == kBytes);
+}
+
 TEST_CASE("parameters: readers see complete blobs while a writer publishes") {
   MemoryBudget budget;
   Parameters parameters(budget);

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
+from headrace._native import join_bytes
 from headrace.networks.graph_bytes import GRAPH, INITIALIZER, RAW_DATA, field_header
 from headrace.types import Array
 
@@ -47,4 +48,4 @@ class GraphTemplate:
             if array.shape != shape or array.dtype != dtype:
                 raise ValueError(f"{name} is {array.dtype} {array.shape}; it must be {dtype} {shape}")
             parts += [np.ascontiguousarray(array).reshape(-1).data, part]
-        return b"".join(parts)
+        return join_bytes(parts)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headrace.clock import monotonic
 from headrace.types import Array
 
-__all__ = ["Snapshot", "Stamp", "decode_snapshot", "encode_snapshot"]
+__all__ = ["Snapshot", "SnapshotEncoder", "Stamp", "decode_snapshot"]
 
 _PROBE = "probe"
 _DTYPES = {
@@ -21,6 +22,7 @@ _DTYPES = {
 }
 _NAMES = {short: name for name, short in _DTYPES.items()}
 _ALIGNMENT = 8
+_PAGE = 4096
 
 
 class Stamp(NamedTuple):
@@ -58,34 +60,45 @@ class Snapshot(NamedTuple):
     taken: Stamp
 
 
-def encode_snapshot(snapshot: Snapshot) -> memoryview:
-    """A safetensors file in memory: parameters by name, "probe", and the time of the snapshot in the metadata.
+class SnapshotEncoder:
+    """Encodes each snapshot in the memory of the last: new memory of this size takes longer than the copy.
 
     Used instead of `safetensors.numpy.save`, which copies everything three times under Python's lock; this copies once,
-    and large arrays without the lock.
+    and large arrays without the lock. One thread at a time.
     """
-    arrays = dict(snapshot.weights) if snapshot.probe is None else {**snapshot.weights, _PROBE: snapshot.probe}
-    header: dict[str, Any] = {"__metadata__": {"taken": snapshot.taken.to_json()}}
-    end = 0
-    for name, value in arrays.items():
-        header[name] = {
-            "dtype": _DTYPES[str(value.dtype)],
-            "shape": value.shape,
-            "data_offsets": (end, end := end + value.nbytes),
-        }
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % _ALIGNMENT)
-    begin = 8 + len(text)
-    file = np.empty(begin + end, np.uint8)
-    file[:begin] = np.frombuffer(len(text).to_bytes(8, "little") + text, np.uint8)
-    for name, value in arrays.items():
-        first, last = header[name]["data_offsets"]
-        np.copyto(file[begin + first : begin + last].view(value.dtype).reshape(value.shape), value)
-    return file.data
+
+    def __init__(self) -> None:
+        self._memory: NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def encode(self, snapshot: Snapshot) -> memoryview:
+        """A safetensors file: parameters by name, "probe", and the time of the snapshot in the metadata.
+
+        It is valid until the next call.
+        """
+        arrays = dict(snapshot.weights) if snapshot.probe is None else {**snapshot.weights, _PROBE: snapshot.probe}
+        header: dict[str, Any] = {"__metadata__": {"taken": snapshot.taken.to_json()}}
+        end = 0
+        for name, value in arrays.items():
+            header[name] = {
+                "dtype": _DTYPES[str(value.dtype)],
+                "shape": value.shape,
+                "data_offsets": (end, end := end + value.nbytes),
+            }
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % _ALIGNMENT)
+        begin = 8 + len(text)
+        if len(self._memory) < begin + end:
+            self._memory = np.empty(-(-(begin + end) // _PAGE) * _PAGE, np.uint8)
+        file = self._memory[: begin + end]
+        file[:begin] = np.frombuffer(len(text).to_bytes(8, "little") + text, np.uint8)
+        for name, value in arrays.items():
+            first, last = header[name]["data_offsets"]
+            np.copyto(file[begin + first : begin + last].view(value.dtype).reshape(value.shape), value)
+        return file.data
 
 
 def decode_snapshot(file: bytes | memoryview) -> Snapshot:
-    """Reads what encode_snapshot() wrote; the arrays are views of it."""
+    """Reads what an encoder wrote; the arrays are views of it."""
     begin = 8 + int.from_bytes(file[:8], "little")
     header = json.loads(bytes(file[8:begin]))
     taken = Stamp.from_json(header.pop("__metadata__")["taken"])

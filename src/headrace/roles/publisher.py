@@ -8,7 +8,7 @@ import numpy as np
 from headrace.clock import new_condition, new_lock, spend, start_thread
 from headrace.errors import DivergenceError
 from headrace.parameters.base import ParameterStore
-from headrace.parameters.snapshot import Snapshot, encode_snapshot
+from headrace.parameters.snapshot import Snapshot, SnapshotEncoder
 from headrace.roles.handles import ParametersHandle, PolicyHandle
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ def graph_blobs(graph: "PolicyGraph", policy: PolicyHandle) -> Callable[[Snapsho
 
 
 def parameter_blobs(parameters: ParametersHandle) -> Callable[[Snapshot], Blobs]:
-    """Encodes the parameters that the quantizer reads."""
-    return lambda snapshot: {parameters.name: encode_snapshot(snapshot)}
+    """Encodes the parameters that the quantizer reads, those of a version in the memory of the last."""
+    encoder = SnapshotEncoder()
+    return lambda snapshot: {parameters.name: encoder.encode(snapshot)}
 
 
 class Publisher:
