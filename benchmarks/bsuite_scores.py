@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import gymnasium
 import numpy as np
@@ -120,6 +121,7 @@ def measure(algorithm: str, identities: Sequence[str]) -> bool:
 
 def scores(algorithm: str) -> list[dict[str, Any]]:
     """A row for each experiment with complete logs: its score over these, what it tests, and which commits ran."""
+    import pandas
     from bsuite import sweep
     from bsuite.experiments.summary_analysis import BSUITE_INFO
     from bsuite.logging import csv_load
@@ -133,7 +135,8 @@ def scores(algorithm: str) -> list[dict[str, Any]]:
         settings = [name for name in sweep.SWEEP if name.startswith(f"{experiment}/")]
         complete = [name for name in settings if _complete(folder, name)]
         if complete:
-            score = float(info.score(logs[logs.bsuite_id.isin(complete)]))
+            with patch.object(pandas.Series, "append", _append, create=True):  # pandas 2 has none, which bsuite calls
+                score = float(info.score(logs[logs.bsuite_id.isin(complete)]))
             rows.append(
                 {
                     "algorithm": algorithm,
@@ -146,6 +149,12 @@ def scores(algorithm: str) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def _append(first: Any, second: Any) -> Any:
+    import pandas
+
+    return pandas.concat([first, second])
 
 
 def _complete(logs: Path, identity: str) -> bool:

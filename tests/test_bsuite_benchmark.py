@@ -67,3 +67,16 @@ def test_a_setting_with_a_complete_log_is_not_run_again(asked: list[int], capsys
     pull([0], 10_000)
     assert bsuite_scores.measure("dqn", ["bandit/0"])
     assert capsys.readouterr().out == ""
+
+
+def test_deep_sea_has_a_score_with_the_installed_pandas(asked: list[int], tmp_path: Path) -> None:
+    """One of two sizes is solved: most of its episodes find the treasure."""
+    folder = tmp_path / "dqn"
+    folder.mkdir()
+    for number, size, bad in ((0, 10, 200), (20, 50, 10_000)):
+        rows = [f"{size * count},{count},0,{size},0.99,{min(bad, count)},1" for count in (1, 100, 1_000, 10_000)]
+        columns = "steps,episode,total_return,episode_len,episode_return,total_bad_episodes,denoised_return"
+        (folder / f"bsuite_id_-_deep_sea-{number}.csv").write_text("\n".join([columns, *rows]) + "\n")
+        bsuite_scores._commit_of(folder, f"deep_sea/{number}").write_text("abc")
+    (row,) = bsuite_scores.scores("dqn")
+    assert (row["experiment"], row["score"], row["settings"]) == ("deep_sea", 0.5, 2)
