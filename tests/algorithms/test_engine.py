@@ -8,13 +8,14 @@ import pytest
 
 from headrace import A3C, DQN
 from headrace.algorithms.config import Algorithm, Engine
-from headrace.algorithms.engine import WIDEST, choose_engine, limit_torch_threads
+from headrace.algorithms.engine import MOST_WEIGHTS, choose_engine, limit_torch_threads
 from headrace.errors import ConfigError, LaunchError
 from headrace.networks import Architecture
 from headrace.networks.architecture import Head
 from headrace.types import EnvironmentSpec
 
 CPU, GPU = "cpu", "cuda:1"
+WIDEST = 1_024
 MLP = Architecture((8,), "float32", "mlp", (128, WIDEST), Head("q", 4))
 CNN = Architecture((4, 84, 84), "uint8", "nature", (512,), Head("q", 4))
 
@@ -26,6 +27,9 @@ def test_auto_is_native_for_dense_networks_on_the_cpu_that_are_not_too_wide() ->
     assert choose_engine("auto", CPU, CNN) == "torch"
     assert choose_engine("auto", CPU, dataclasses.replace(MLP, hidden=(WIDEST + 1, 8))) == "torch"
     assert choose_engine("auto", CPU, dataclasses.replace(MLP, input_shape=(WIDEST + 1,))) == "torch"
+    narrow = dataclasses.replace(MLP, input_shape=(16 * WIDEST,), hidden=(MOST_WEIGHTS // (16 * WIDEST), 8))
+    assert choose_engine("auto", CPU, narrow) == "native"
+    assert choose_engine("auto", CPU, narrow, (65,)) == "torch"
 
 
 def test_a_required_engine_is_used() -> None:
@@ -49,7 +53,7 @@ def test_a_native_engine_that_cannot_compute_the_network_is_refused(
     [
         ("torch", CPU, MLP, "learner_engine is torch and"),
         ("auto", CPU, CNN, "learner_engine is auto and network is nature"),
-        ("auto", CPU, dataclasses.replace(MLP, hidden=(WIDEST + 1,)), f"widest layer has {WIDEST + 1} units"),
+        ("auto", CPU, dataclasses.replace(MLP, hidden=(WIDEST + 1,)), "layers have up to 1,025 inputs and 1,025 units"),
     ],
 )
 def test_the_torch_engine_without_torch_is_refused_with_the_command_that_installs_it(

@@ -16,12 +16,12 @@ from headrace.networks.normalized_streams import NormalizedStreams
 from headrace.types import FlatVector
 
 __all__ = [
-    "GPU_WIDTH", "WIDEST", "choose_engine", "limit_torch_threads", "open_network", "open_normalized_network",
+    "GPU_WIDTH", "MOST_WEIGHTS", "choose_engine", "limit_torch_threads", "open_network", "open_normalized_network",
     "suits_gpu",
 ]  # fmt: skip
 
-WIDEST = 1_024
-"""Widest layer for which auto selects the native engine: above it the time goes into products as fast as torch's."""
+MOST_WEIGHTS = 1_024 * 1_024
+"""Of a layer for which auto selects the native engine: above it the time goes into products as fast as torch's."""
 
 GPU_WIDTH = 512
 """Least width of a hidden layer for which device auto is a GPU (benchmarks/gpu.py), on which less is hardly faster."""
@@ -39,11 +39,12 @@ def choose_engine(
         fault = f"device is {device}: the native engine computes on the CPU"
     if engine == "native" and fault:
         raise ConfigError(f"learner_engine is native and {fault}; learner_engine auto or torch is required")
-    widest = max((architecture.features, *architecture.hidden, *widths))
-    if engine == "native" or (engine == "auto" and not fault and widest <= WIDEST):
+    units = max((*architecture.hidden, *widths), default=0)
+    inputs = max(architecture.features, units)
+    if engine == "native" or (engine == "auto" and not fault and inputs * units <= MOST_WEIGHTS):
         return "native"
     if find_spec("torch") is None:
-        fault = fault or f"the widest layer has {widest} units"
+        fault = fault or f"layers have up to {inputs:,} inputs and {units:,} units"
         raise ConfigError(
             f"learner_engine is {engine} and {fault}: torch is required, and not installed: "
             "pip install 'headrace[torch]'"

@@ -56,7 +56,8 @@ class RunConfig:
     """Torch device of the learner; auto: a GPU, if there is one, for a CNN, a recurrent layer, your own network, or a
     hidden layer of 512 units or more; otherwise, and in a simulated run, the CPU."""
     learner_engine: Engine = "auto"
-    """What computes the learner's networks; auto: native for MLPs of widths up to 1,024 on the CPU, otherwise torch."""
+    """What computes the learner's networks; auto: native on the CPU for MLPs whose layers have at most 1,024 x 1,024
+    weights, otherwise torch."""
     server: ServerConfig = field(default_factory=ServerConfig)
     launcher: LauncherConfig = field(default_factory=Processes)
 
