@@ -126,6 +126,10 @@ def scores(algorithm: str) -> list[dict[str, Any]]:
     from bsuite.experiments.summary_analysis import BSUITE_INFO
     from bsuite.logging import csv_load
 
+    def append(first: Any, second: Any) -> Any:
+        """What bsuite calls and pandas 2 has no more."""
+        return pandas.concat([first, second])
+
     rows: list[dict[str, Any]] = []
     folder = _LOGS / algorithm
     if not list(folder.glob("*.csv")):
@@ -135,7 +139,7 @@ def scores(algorithm: str) -> list[dict[str, Any]]:
         settings = [name for name in sweep.SWEEP if name.startswith(f"{experiment}/")]
         complete = [name for name in settings if _complete(folder, name)]
         if complete:
-            with patch.object(pandas.Series, "append", _append, create=True):  # pandas 2 has none, which bsuite calls
+            with patch.object(pandas.Series, "append", append, create=True):
                 score = float(info.score(logs[logs.bsuite_id.isin(complete)]))
             rows.append(
                 {
@@ -149,12 +153,6 @@ def scores(algorithm: str) -> list[dict[str, Any]]:
                 }
             )
     return rows
-
-
-def _append(first: Any, second: Any) -> Any:
-    import pandas
-
-    return pandas.concat([first, second])
 
 
 def _complete(logs: Path, identity: str) -> bool:
