@@ -27,7 +27,8 @@ nb::bytes join_bytes(const nb::list& parts) {
   return result;
 }
 
-void quantize(nb::handle weights, nb::handle codes, nb::handle scales, std::size_t outputs, std::size_t inputs) {
+void quantize(nb::handle weights, nb::handle codes, nb::handle scales) {
+  const std::size_t outputs = nb::len(scales), inputs = nb::len(codes);
   const Buffer from(weights.ptr(), ArrayType("weights", {"float32", {}}, {outputs, inputs}), Access::kRead);
   const Buffer to(codes.ptr(), ArrayType("codes", {"int8", {}}, {inputs, outputs}), Access::kWrite);
   const Buffer scale(scales.ptr(), ArrayType("scales", {"float32", {}}, {outputs}), Access::kWrite);
@@ -41,7 +42,7 @@ void quantize(nb::handle weights, nb::handle codes, nb::handle scales, std::size
 void bind_encoding(nb::module_& module) {
   module.attr("LARGEST_CODE") = kLargestCode;
   module.def("join_bytes", &join_bytes, "parts"_a);
-  module.def("quantize_channels", &quantize, "weights"_a, "codes"_a, "scales"_a, "outputs"_a, "inputs"_a);
+  module.def("quantize_channels", &quantize, "weights"_a, "codes"_a, "scales"_a);
 }
 
 }  // namespace headrace::bindings

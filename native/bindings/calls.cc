@@ -1,20 +1,19 @@
 #include "bindings/calls.h"
 
 #include <nanobind/stl/string.h>
-#include <sys/mman.h>
 
 #include <array>
-#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <string_view>
+
+#include "core/huge_array.h"
 
 namespace headrace::bindings {
 namespace {
 
 constexpr std::size_t kLongCopyBytes = 256 << 10;
 constexpr std::size_t kMappedBytes = 32 << 20;  // the heap keeps no freed blocks of this size: each is mapped afresh
-constexpr std::size_t kPage = 4096;
 
 // The classes of headrace.errors by ErrorKind, held for the life of the process.
 std::array<PyObject*, static_cast<std::size_t>(kLastErrorKind) + 1> error_classes = {};
@@ -28,12 +27,6 @@ void translate(const std::exception_ptr& raised, void*) {
         nb::steal(PyUnicode_DecodeUTF8(what.data(), static_cast<Py_ssize_t>(what.size()), "backslashreplace"));
     if (text.is_valid()) PyErr_SetObject(error_classes.at(static_cast<std::size_t>(error.kind())), text.ptr());
   }
-}
-
-// Small pages are 500 times as many faults, which take longer than a copy.
-void advise_huge(char* memory, std::size_t bytes) {
-  const std::size_t before = -reinterpret_cast<std::uintptr_t>(memory) % kPage;
-  madvise(memory + before, bytes - before, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve
 }
 
 }  // namespace
@@ -58,7 +51,7 @@ void bind_errors(nb::module_&) {
 nb::bytes new_bytes(std::size_t size) {
   auto result = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
   if (!result.is_valid()) throw nb::python_error();
-  if (size >= kMappedBytes) advise_huge(PyBytes_AsString(result.ptr()), size);
+  if (size >= kMappedBytes) advise_huge(reinterpret_cast<std::byte*>(PyBytes_AsString(result.ptr())), size);
   return result;
 }
 

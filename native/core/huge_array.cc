@@ -34,8 +34,8 @@ struct Block {
 };
 
 Mutex mutex;
-std::array<Block, 4> kept GUARDED_BY(mutex);
-std::size_t replaced GUARDED_BY(mutex) = 0;  // index of the block that the next one replaces
+std::array<Block, 2> kept GUARDED_BY(mutex);
+std::size_t replaced GUARDED_BY(mutex) = 0;  // index of the block that the next one replaces if there is no room
 
 }  // namespace
 
@@ -56,14 +56,14 @@ std::byte* map_huge(std::size_t bytes) {
       round_up(reinterpret_cast<std::uintptr_t>(begin), kHugePage) - reinterpret_cast<std::uintptr_t>(begin);
   if (before > 0) munmap(begin, before);
   if (slack > before) munmap(begin + before + wanted, slack - before);
-  madvise(begin + before, wanted, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve
+  advise_huge(begin + before, wanted);
   return begin + before;
 }
 
 void unmap_huge(std::byte* memory, std::size_t bytes) noexcept { munmap(memory, mapped_bytes(bytes)); }
 
 std::byte* take_huge(std::size_t bytes) {
-  {
+  if (bytes <= kMostKeptBytes) {
     const LockGuard lock(mutex);
     const auto block = std::ranges::find(kept, mapped_bytes(bytes), &Block::bytes);
     if (block != kept.end()) return std::exchange(*block, {}).memory;
@@ -73,12 +73,21 @@ std::byte* take_huge(std::size_t bytes) {
 
 void keep_huge(std::byte* memory, std::size_t bytes) noexcept {
   Block released = {memory, mapped_bytes(bytes)};
-  if (released.bytes <= kMostKeptBytes) {
+  if (bytes <= kMostKeptBytes) {
     const LockGuard lock(mutex);
-    std::swap(released, kept[replaced]);
-    replaced = (replaced + 1) % kept.size();
+    auto place = std::ranges::find(kept, nullptr, &Block::memory);
+    if (place == kept.end()) {
+      place = kept.begin() + replaced;
+      replaced = (replaced + 1) % kept.size();
+    }
+    std::swap(released, *place);
   }
   if (released.memory != nullptr) munmap(released.memory, released.bytes);
+}
+
+void advise_huge(std::byte* memory, std::size_t bytes) noexcept {
+  const std::size_t before = -reinterpret_cast<std::uintptr_t>(memory) % kPage;
+  madvise(memory + before, bytes - before, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve
 }
 
 }  // namespace headrace

@@ -15,11 +15,14 @@ namespace headrace {
 std::byte* map_huge(std::size_t bytes);
 void unmap_huge(std::byte* memory, std::size_t bytes) noexcept;
 
-// The same for blocks that others of their size follow: the last few of at most 64 MiB that were released are taken
-// again, with their old contents. New pages take longer than the copy into them, in a virtual machine up to ten times.
-// Any thread.
+// As map_huge() and unmap_huge(), for memory that is often replaced by memory of the same size. Up to two released
+// blocks of at most 64 MiB are used again, with their old contents: new pages take longer than a copy into them, in a
+// virtual machine up to ten times. Any thread.
 std::byte* take_huge(std::size_t bytes);
 void keep_huge(std::byte* memory, std::size_t bytes) noexcept;
+
+// Asks for huge pages. With small ones there are 512 times as many page faults, which take longer than a copy.
+void advise_huge(std::byte* memory, std::size_t bytes) noexcept;
 
 // `T` is plain data, for which all-zero bytes are a valid value.
 template <class T>
@@ -47,7 +50,7 @@ class HugeArray {
   T* data_;
 };
 
-// For vectors that may be large, and follow others of their size.
+// For vectors that may be large, and are often replaced by one of the same size.
 template <class T>
 struct HugeAllocator {
   using value_type = T;

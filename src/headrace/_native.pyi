@@ -13,18 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 def join_bytes(parts: list[bytes | memoryview]) -> bytes:
-    """The parts, one after another. Raises ConfigError if one is not bytes-like."""
+    """The parts, one after another. Raises ConfigError if one is not bytes or contiguous bytes-like."""
 
 LARGEST_CODE: int
-"""Of an 8-bit weight."""
+"""The largest code of a weight in 8 bits."""
 
-def quantize_channels(
-    weights: NDArray[np.float32],
-    codes: NDArray[np.int8],
-    scales: NDArray[np.float32],
-    outputs: int,
-    inputs: int,
-) -> None:
+def quantize_channels(weights: NDArray[np.float32], codes: NDArray[np.int8], scales: NDArray[np.float32]) -> None:
     """Writes codes [I, O] and scales [O] of weights [O, I]. Raises ConfigError for another shape or type."""
 
 class Signature:

@@ -25,6 +25,19 @@ def test_error_is_within_half_a_scale(shape) -> None:
     np.testing.assert_array_equal(codes, np.rint(weight / scale[:, None]))
 
 
+def test_halves_are_rounded_to_even() -> None:
+    codes, scale = quantize_channels(np.float32([[127, 0.5, 1.5, -0.5, -2.5]]))
+    assert scale == [1]
+    np.testing.assert_array_equal(codes, [[127, 0, 2, 0, -2]])
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0)])
+def test_no_weights(shape: tuple[int, int]) -> None:
+    codes, scale = quantize_channels(np.zeros(shape, np.float32))
+    assert codes.shape == shape
+    np.testing.assert_array_equal(scale, np.zeros(shape[0]))
+
+
 def test_a_channel_of_zeros() -> None:
     codes, scale = quantize_channels(np.float32([[0, -0.0], [1, -1]]))
     np.testing.assert_array_equal(codes, [[0, 0], [127, -127]])

@@ -151,6 +151,17 @@ def test_after_an_error_the_same_version_can_be_published(store: Store, publishe
     assert publisher.version == 1
 
 
+def test_a_version_is_published_again_from_memory_that_was_used_before(store: Store) -> None:
+    store.let_go()
+    publisher = Publisher(store, parameter_blobs(PARAMETERS))
+    try:
+        for version, value in enumerate((1.0, 2.0, 2.0), 1):
+            publisher.publish(snapshot(value), min(version, 2))
+        assert [decode_snapshot(data).weights["q.bias"].item() for *_, data in store.published] == [1, 2, 2]
+    finally:
+        publisher.close()
+
+
 def test_parameters_that_are_not_finite_are_not_published(store: Store, publisher: Publisher) -> None:
     store.let_go()
     with pytest.raises(DivergenceError, match="is not finite; a smaller learning_rate is required"):

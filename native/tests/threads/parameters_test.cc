@@ -129,6 +129,15 @@ TEST_CASE("parameters: versions of a large blob use the same memory, unless it i
   CHECK(second != first->bytes.data());
   CHECK(publish(3)->bytes.data() != first->bytes.data());
   CHECK(publish(4)->bytes.data() == second);
+  const auto other = [&] { parameters.publish("other", 0, std::vector<std::byte>(kBytes / 2)); };
+  other();
+  other();
+  for (unsigned char value = 5; value < 9; ++value) publish(value);
+  const std::byte* last = parameters.fetch("other")->bytes.data();
+  other();
+  other();
+  CHECK(parameters.fetch("other")->bytes.data() == last);
+  publish(4);
   CHECK(std::ranges::count(first->bytes, std::byte{1}) == kBytes);
   CHECK(std::ranges::count(parameters.fetch("policy")->bytes, std::byte{4}) == kBytes);
 }

@@ -19,5 +19,5 @@ def quantize_channels(weight: Array) -> tuple[NDArray[np.int8], NDArray[np.float
     outputs, inputs = weight.shape
     codes = np.empty((inputs, outputs), np.int8)  # as integer products need them
     scale = np.empty(outputs, np.float32)
-    _native.quantize_channels(np.ascontiguousarray(weight, np.float32), codes, scale, outputs, inputs)
+    _native.quantize_channels(np.require(weight, np.float32, ["C", "ALIGNED"]), codes, scale)
     return codes.T, scale

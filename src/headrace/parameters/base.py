@@ -11,7 +11,8 @@ class ParameterStore(Protocol):
     def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
         """Replaces a blob; returns the stored version. Raises ServerError if the version does not increase.
 
-        Version 0 means the next one. Publishing the same bytes under the same version again is not an error.
+        Version 0 means the next one. Publishing the same bytes under the same version again is not an error. `data` may
+        change after the call.
         """
 
     def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:

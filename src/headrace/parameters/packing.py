@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace._native import join_bytes
 from headrace.errors import CorruptFile, require
 from headrace.types import Array
 
@@ -43,8 +44,10 @@ def pack(weights: Mapping[str, Array], bits: int) -> bytes:
     for value in weights.values():
         minimum, scale, codes = _encode(_by_channel(value), bits)
         parts += [minimum.astype("<f4").data, scale.astype("<f4").data, _interleave(codes.reshape(-1), bits).data]
-    body = b"".join(parts)
-    return _PROLOGUE.pack(_MAGIC, _VERSION, bits, zlib.crc32(body), len(header)) + body[4:]
+    checksum = 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return join_bytes([_PROLOGUE.pack(_MAGIC, _VERSION, bits, checksum, len(header)), *parts[1:]])
 
 
 def unpack(data: bytes | memoryview) -> dict[str, Array]:

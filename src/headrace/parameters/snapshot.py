@@ -22,7 +22,8 @@ _DTYPES = {
 }
 _NAMES = {short: name for name, short in _DTYPES.items()}
 _ALIGNMENT = 8
-_PAGE = 4096
+_HEADER_GROWS_BYTES = 64
+"""Room for the times of later snapshots, which may have more digits."""
 
 
 class Stamp(NamedTuple):
@@ -88,7 +89,7 @@ class SnapshotEncoder:
         text += b" " * (-len(text) % _ALIGNMENT)
         begin = 8 + len(text)
         if len(self._memory) < begin + end:
-            self._memory = np.empty(-(-(begin + end) // _PAGE) * _PAGE, np.uint8)
+            self._memory = np.empty(begin + end + _HEADER_GROWS_BYTES, np.uint8)
         file = self._memory[: begin + end]
         file[:begin] = np.frombuffer(len(text).to_bytes(8, "little") + text, np.uint8)
         for name, value in arrays.items():

@@ -27,7 +27,7 @@ def graph_blobs(graph: "PolicyGraph", policy: PolicyHandle) -> Callable[[Snapsho
 
 
 def parameter_blobs(parameters: ParametersHandle) -> Callable[[Snapshot], Blobs]:
-    """Encodes the parameters that the quantizer reads, those of a version in the memory of the last."""
+    """Encodes the parameters that the quantizer reads; the bytes are valid until the next snapshot is encoded."""
     encoder = SnapshotEncoder()
     return lambda snapshot: {parameters.name: encoder.encode(snapshot)}
 
