@@ -127,7 +127,7 @@ def scores(algorithm: str) -> list[dict[str, Any]]:
     from bsuite.logging import csv_load
 
     def append(first: Any, second: Any) -> Any:
-        """bsuite calls it; pandas 2 removed it."""
+        """What bsuite calls, and pandas 2 removed."""
         return pandas.concat([first, second])
 
     rows: list[dict[str, Any]] = []
