@@ -42,7 +42,7 @@ void quantize(nb::handle weights, nb::handle codes, nb::handle scales) {
 void bind_encoding(nb::module_& module) {
   module.attr("LARGEST_CODE") = kLargestCode;
   module.def("join_bytes", &join_bytes, "parts"_a);
-  module.def("quantize_channels", &quantize, "weights"_a, "codes"_a, "scales"_a);
+  module.def("quantize", &quantize, "weights"_a, "codes"_a, "scales"_a);
 }
 
 }  // namespace headrace::bindings

@@ -18,7 +18,7 @@ def join_bytes(parts: list[bytes | memoryview]) -> bytes:
 LARGEST_CODE: int
 """The largest code of a weight in 8 bits."""
 
-def quantize_channels(weights: NDArray[np.float32], codes: NDArray[np.int8], scales: NDArray[np.float32]) -> None:
+def quantize(weights: NDArray[np.float32], codes: NDArray[np.int8], scales: NDArray[np.float32]) -> None:
     """Writes codes [I, O] and scales [O] of weights [O, I]. Raises ConfigError for another shape or type."""
 
 class Signature:

@@ -3,8 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace import _native
-from headrace._native import LARGEST_CODE
+from headrace._native import LARGEST_CODE, quantize
 from headrace.types import Array
 
 __all__ = ["LARGEST_CODE", "quantize_channels"]
@@ -19,5 +18,5 @@ def quantize_channels(weight: Array) -> tuple[NDArray[np.int8], NDArray[np.float
     outputs, inputs = weight.shape
     codes = np.empty((inputs, outputs), np.int8)  # as integer products need them
     scale = np.empty(outputs, np.float32)
-    _native.quantize_channels(np.require(weight, np.float32, ["C", "ALIGNED"]), codes, scale)
+    quantize(np.require(weight, np.float32, ["C", "ALIGNED"]), codes, scale)
     return codes.T, scale
