@@ -16,8 +16,8 @@ std::byte* map_huge(std::size_t bytes);
 void unmap_huge(std::byte* memory, std::size_t bytes) noexcept;
 
 // As map_huge() and unmap_huge(), for memory that is often replaced by memory of the same size. Up to two released
-// blocks of at most 64 MiB are used again, with their old contents: new pages take longer than a copy into them, in a
-// virtual machine up to ten times. Any thread.
+// blocks of at most 64 MiB are used again, with their old contents: new pages take longer than a copy into them, and
+// much longer where the host of a virtual machine has to provide them. Any thread.
 std::byte* take_huge(std::size_t bytes);
 void keep_huge(std::byte* memory, std::size_t bytes) noexcept;
 
