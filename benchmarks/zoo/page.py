@@ -119,25 +119,35 @@ _METHODS = """## Methods
 def _failures(rows: Rows) -> str:
     """What did not hold, first on the page."""
     measured = dict.fromkeys((row["system"], row["task"]) for row in rows)
-    lines = [line for place in measured for line in _missed(rows, *place) if place[0] in HEADRACE]
-    lines += _less_frugal(rows)
-    lines += _lacking(measured)
-    lines += _with_few_seeds(rows)
-    return "## What did not hold\n" + "\n".join(lines or ["Nothing."])
+    lines = [*_less_frugal(rows), *_lacking(measured), *_with_few_seeds(rows)]
+    parts = ["\n".join(_missed(rows)), "\n".join(lines)]
+    return "## What did not hold\n" + ("\n\n".join(part for part in parts if part) or "Nothing.")
 
 
-def _missed(rows: Rows, system: str, name: str) -> Iterator[str]:
-    """Scores below the required one, and runs that took more steps than a user's run has by default."""
-    runs = [row for row in rows if (row["system"], row["task"]) == (system, name)]
-    begin = f"- {name}, {_title(system)}:"
-    low = [f"{float(row['fresh_mean']):.5g}" if row["fresh_mean"] else "none" for row in runs if row["holds"] != "True"]
-    if low:
-        yield f"{begin} {len(low)} of {len(runs)} scores below the required {runs[0]['required']}: {', '.join(low)}"
-    for task in (task for task in TASKS if task.name == name):
-        steps = preset(task.environment, task.algorithm, frugal=system == "frugal").steps
-        late = sum(float(row["steps_to_score"] or row["environment_steps"]) > steps for row in runs)
-        if late:
-            yield f"{begin} {late} of {len(runs)} runs needed more than the preset's {steps:,} steps"
+def _missed(rows: Rows) -> list[str]:
+    """A table of the scores below the required one, and of the runs beyond the steps of a user's run, by task."""
+    lines = []
+    for task in TASKS:
+        low, late = [], []
+        for system in HEADRACE:
+            runs = [row for row in rows if (row["system"], row["task"]) == (system, task.name)]
+            if not runs:
+                continue
+            steps = preset(task.environment, task.algorithm, frugal=system == "frugal").steps
+            below = [_score(row) for row in runs if row["holds"] != "True"]
+            if below:
+                low.append(f"{_title(system)} {len(below)} of {len(runs)} ({', '.join(below)})")
+            beyond = sum(float(row["steps_to_score"] or row["environment_steps"]) > steps for row in runs)
+            if beyond:
+                late.append(f"{_title(system)} {beyond} of {len(runs)}")
+        if low or late:
+            lines.append(f"| {task.name} | {_plain(task.required)} | {', '.join(low)} | {', '.join(late)} |")
+    head = ["| | required | scores below it | runs that needed more steps than the preset has |", f"|{'---|' * 4}"]
+    return [*head, *lines] if lines else []
+
+
+def _score(row: Mapping[str, str]) -> str:
+    return f"{float(row['fresh_mean']):.5g}".replace("-", "−") if row["fresh_mean"] else "none"
 
 
 def _less_frugal(rows: Rows) -> Iterator[str]:
