@@ -17,7 +17,7 @@ PRESETS: dict[str, Tuned] = {
             discount=0.995,
             learning_rate=3e-3,
             entropy_bonus=0.1,
-            max_gradient_norm=0.0,
+            max_gradient_norm=10.0,
             trunk="separate",
         ),
         steps=3_000_000,
