@@ -59,7 +59,7 @@ TASKS = (
     Task("MountainCar-v0", "dqn", -110.0, -105.0, ("apex", "serial", "hogwild"), period_seconds=1.0),
     Task("LunarLander-v3", "dqn", 200.0, 220.0, ("apex", "serial", "hogwild", *SIMULATED), 5_000, period_seconds=1.0),
     Task("LunarLander-v3", "dyna-q", 200.0, 220.0, ("apex", "serial"), 5_000),
-    Task("LunarLander-v3", "a3c", 200.0, 220.0, ("hogwild", "serial", *SIMULATED), 20_000),
+    Task("LunarLander-v3", "a3c", 200.0, 220.0, ("hogwild", "serial", *SIMULATED), 20_000, period_seconds=1.0),
     Task("LunarLanderContinuous-v3", "sac", 200.0, 220.0, ("apex", "serial"), 5_000),
     Task("LunarLanderContinuous-v3", "crossq", 200.0, 220.0, ("serial",), 5_000),
     Task("BipedalWalker-v3", "sac", 270.0, 280.0, ("serial",), 10_000),
