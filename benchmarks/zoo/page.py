@@ -106,8 +106,7 @@ _METHODS = """## Methods
   256 × 256 and batches of 128 instead of 256 need a seventh of Stable-Baselines3's products for each update, and an
   update for every second step makes 1.8 times fewer of them: 13 of the factor of 19 in seconds, if time were that of
   the products alone, which is not measured.
-- Runs are of two machines, an AMD EPYC and an Intel Xeon, which the CSV names; five of the ten serial runs of
-  LunarLander-v3-a3c are of the Xeon. Neither machine is equally fast every day: ten serial runs of CartPole-v1 took
+- All runs are of an AMD EPYC, which is not equally fast every day: ten serial runs of CartPole-v1 took
   7.5 s on 25 November (`runs.csv` of commit ce8bb5c9) and, for the same steps, 2.1 s on the 27th (commit bb90e632).
 - Runs with one core had one of the machine's two, and another program had the other. Runs of dm_control's walker,
   reacher and cheetah, and of BipedalWalker, were measured while other programs ran on their cores: their seconds are
