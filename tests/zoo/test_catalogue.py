@@ -17,7 +17,7 @@ from headrace.training.saved_policy import Interface, _ActionSpace, load_kept, r
 from headrace.zoo import KeptPolicy, find_kept, kept_policies, zoo_name
 from headrace.zoo.catalogue import FOLDER
 
-LARGEST_BYTES = 1_000_000
+LARGEST_BYTES = 1_500_000
 EPISODES = 10
 
 
