@@ -81,6 +81,18 @@ def test_a_profile_counts_runs_at_the_threshold() -> None:
     assert statistics.profiles({"serial": np.ones((10, 1))}, np.array([1.0]))["serial"][1] is not None
 
 
+def test_an_interval_depends_on_no_other_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rliable")
+    from benchmarks.zoo import statistics
+
+    monkeypatch.setattr(statistics, "_REPEATS", 20)
+    alone = {("a", "x"): [float(seed) for seed in range(10)]}
+    both = {("a", "w"): [1.0] * 10, **alone, ("b", "x"): [float(-seed) for seed in range(10)]}
+    estimate = statistics.seed_estimates(alone)["a", "x"]
+    assert estimate.low < estimate.value < estimate.high
+    assert statistics.seed_estimates(both)["a", "x"] == estimate
+
+
 def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interquartile means of 1, 2, 3 and 50 drop the smallest and the largest."""
     pytest.importorskip("rliable")
@@ -102,6 +114,8 @@ def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch)
     assert "| CartPole-v1 | `serial` | 2 | 4 | 31 | 3 | ≥ 2.5 [1, 50] |" in page.page_text(rows, plot=False)
     rows.append(run_of("simulated-8", "CartPole-v1", 0, "500", "9") | more | {"seconds_to_score": "1.5"})
     assert "| CartPole-v1 | ≥ 4 |  |  | 1.5 |  |" in page.page_text(rows, plot=False)
+    other_day = rows[0] | {"seed": "4", "date": "2026-01-03", "seconds_to_score": "100"}
+    assert "| CartPole-v1 | ≥ 4 |  |  | 1.5 |  |" in page.page_text([*rows, other_day], plot=False)
     rows[-1]["date"] = "2026-01-03"  # a machine is not equally fast every day
     assert "by number of cores" not in page.page_text(rows, plot=False)
     assert statistics.seed_estimates({("", ""): [1.0, 2.0, 3.0, 50.0]})["", ""].value == 2.5
@@ -122,7 +136,10 @@ def test_the_page_compares_with_other_libraries_task_by_task(monkeypatch: pytest
         "| Acrobot-v1 | `serial` | Stable-Baselines3 | 1 and 1 | 0.5 | 0.00 | – | 1.00 |"
     )
     for change in ({"cores": "2"}, {"machine": "another"}, {"date": "2026-01-02 03:04+00:00"}):
-        assert page._comparison([*rows[:-1], rows[-1] | change]).endswith("| 0.5 | 0.00 | – | – |")
+        elsewhere = rows[-1] | {"seconds_to_score": "1"} | change
+        assert page._comparison([*rows[:-1], elsewhere]).endswith("| 0.5 | 0.00 | – | – |")
+        both = [*rows, elsewhere | {"seed": "1"}]  # the steps of both, the seconds of the one that is comparable
+        assert page._comparison(both).endswith("| Stable-Baselines3 | 2 and 1 | 0.5 | 0.00 | – | 1.00 |")
     frugal = [rows[0] | {"system": "frugal"}]
     more = "- CartPole-v1, `frugal`: rather more steps than Stable-Baselines3 (P(fewer) 0.00)"
     assert list(page._less_frugal([*rows, *frugal])) == [more]

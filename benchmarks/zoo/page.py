@@ -73,7 +73,8 @@ written by `python -m benchmarks.zoo --page` from [`runs.csv`](../benchmarks/res
 
 _PROFILES = """## Performance profiles
 Share of runs that reached the threshold at least τ times as fast as the median run of Stable-Baselines3 in the same
-task, with 95 % intervals from ten seeds on, over the tasks that both systems have, and in which that run reached it.
+task, with 95 % intervals from ten seeds on, over the tasks that both systems have on one machine, cores and day, and in
+which that run reached it.
 
 ![Performance profiles](images/zoo-profiles.svg)"""
 
@@ -104,10 +105,12 @@ _METHODS = """## Methods
   its published network, settings and loop: its package needs Python 3.10 or older.
 - What a preset chooses differently can count more than the code. On HalfCheetah-v5 networks of 128 × 128 instead of
   256 × 256 and batches of 128 instead of 256 need a seventh of Stable-Baselines3's products for each update, and an
-  update for every second step makes 1.8 times fewer of them: 13 of the factor of 19 in seconds, if time were that of
+  update for every second step makes 1.8 times fewer of them: 13 of the factor of 16 in seconds, if time were that of
   the products alone, which is not measured.
-- All runs are of an AMD EPYC, which is not equally fast every day: ten serial runs of CartPole-v1 took
-  7.5 s on 25 November (`runs.csv` of commit ce8bb5c9) and, for the same steps, 2.1 s on the 27th (commit bb90e632).
+- All runs are of an AMD EPYC, which is not equally fast every day: three runs of Stable-Baselines3, with the same
+  steps each time, took 2.4 (CartPole-v1) and 1.8 times (Pendulum-v1) as long on 26 November (`runs.csv` of commit
+  baede4b6) as on the 27th (0c9829b8), and in four tasks 0.86 to 0.96 times as long on the 27th as on the 28th (medians
+  of the ratios).
 - Runs with one core had one of the machine's two, and another program had the other. Runs of dm_control's walker,
   reacher and cheetah, and of BipedalWalker, were measured while other programs ran on their cores: their seconds are
   upper bounds.
@@ -230,18 +233,14 @@ def _figures(rows: Rows, figure: _Figure) -> dict[tuple[str, str], str]:
 
 
 def _wall_clock(rows: Rows) -> str:
-    """Seconds to the threshold by the number of cores, of the day of a task's last runs; empty without such runs."""
-    shown = _figures(rows, _SECONDS)
+    """Seconds to the threshold by the number of cores, of runs of one day in each task; empty without such runs."""
     systems = ("serial", *_WHOLE_MACHINE, *SIMULATED)
+    alike = [row for task in TASKS for row in _of_one_day(rows, task, systems)]
+    shown = _figures(alike, _SECONDS)
     lines = []
     for task in TASKS:
-        runs = [row for row in rows if row["task"] == task.name and row["system"] in systems]
-        if not runs:
-            continue
-        last = _day(max(runs, key=lambda row: row["date"]))
-        alike = {system for system in systems if {_day(row) for row in runs if row["system"] == system} == {last}}
-        if len(alike) > 1:
-            texts = (shown[system, task.name] if system in alike else "" for system in systems)
+        texts = [shown.get((system, task.name), "") for system in systems]
+        if sum(map(bool, texts)) > 1:
             lines.append(f"| {task.name} | {' | '.join(texts)} |")
     if not lines:
         return ""
@@ -249,8 +248,8 @@ def _wall_clock(rows: Rows) -> str:
         "## Seconds to the threshold by number of cores",
         "Training seconds: on one core (`serial`) and two (`apex`, `hogwild`) of the machine, and by 8 and 16 workers",
         "in [simulated time](simulation.md), whose costs were measured on it (`benchmarks/results/zoo/costs`; without",
-        "this folder, they are measured again): a prediction for more such cores. A line has systems whose runs are of",
-        "the same machine and day.",
+        "this folder, they are measured again): a prediction for more such cores. A line has the runs of one machine",
+        "and day, the one with most systems and runs.",
         "",
         f"| | {' | '.join(map(_title, systems))} |",
         f"|---|{'---|' * len(systems)}",
@@ -258,14 +257,25 @@ def _wall_clock(rows: Rows) -> str:
     return "\n".join([*head, *lines])
 
 
+def _of_one_day(rows: Rows, task: Task, systems: Container[str]) -> Rows:
+    """The runs of these systems in a task on the machine and day with most of the systems, and of these most runs."""
+    runs = [row for row in rows if row["task"] == task.name and row["system"] in systems]
+    days: dict[tuple[str, str], list[str]] = {}
+    for row in runs:
+        days.setdefault(_day(row), []).append(row["system"])
+    chosen = max(days, key=lambda day: (len(set(days[day])), len(days[day])), default=None)
+    return [row for row in runs if _day(row) == chosen]
+
+
 def _comparison(rows: Rows) -> str:
     """Our systems against each peer, on each task that both have."""
-    steps, seconds = (taken(rows, figure.column, figure.until_the_end) for figure in (_STEPS, _SECONDS))
-    hosts = {key: {_host(row) for row in rows if (row["system"], row["task"]) == key} for key in steps}
+    steps = taken(rows, _STEPS.column, _STEPS.until_the_end)
     lines = []
     for ours, theirs in _pairs(_OURS, steps):
         seeds = f"{len(steps[ours])} and {len(steps[theirs])}"
-        times = _told(seconds, ours, theirs) if hosts[ours] == hosts[theirs] else ("–", "–")
+        alike = _of_one_host(rows, ours, theirs)
+        seconds = taken(alike, _SECONDS.column, _SECONDS.until_the_end)
+        times = _told(seconds, ours, theirs) if alike else ("–", "–")
         lines.append([ours[1], ours[0], theirs[0], seeds, *_told(steps, ours, theirs), *times])
     if not lines:
         return ""
@@ -273,8 +283,9 @@ def _comparison(rows: Rows) -> str:
         "## Next to other libraries",
         "How many times as many environment steps and seconds the other library needs, by medians, and the probability",
         "that a run of Headrace needs fewer than one of the other library in the same task: 0.5 if there is no",
-        "difference. `frugal` may have another algorithm than the other library in the same environment. A dash: too",
-        "many runs ended before the threshold to tell, or, for seconds, not of the same machine, cores and day.",
+        "difference. `frugal` may have another algorithm than the other library in the same environment. Seconds are",
+        "those of runs on the same machine, cores and day, the one with most of both. A dash: there are none, or too",
+        "many runs ended before the threshold to tell.",
         "",
         "| | Headrace | other | seeds | steps | P(fewer) | seconds | P(fewer) |",
         "|---|---|---|---|---|---|---|---|",
@@ -298,6 +309,14 @@ def _comparable(ours: str, task: Task, theirs: Task) -> bool:
     return task == theirs or (ours == "frugal" and same)
 
 
+def _of_one_host(rows: Rows, ours: Place, theirs: Place) -> Rows:
+    """The runs of two systems on the machine, cores and day with most of both; empty if they share none."""
+    runs = [[row for row in rows if (row["system"], row["task"]) == place] for place in (ours, theirs)]
+    ours_on, theirs_on = (Counter(map(_host, each)) for each in runs)
+    shared = (ours_on & theirs_on).most_common(1)
+    return [row for row in (*runs[0], *runs[1]) if shared and _host(row) == shared[0][0]]
+
+
 def _host(row: Mapping[str, str]) -> tuple[str, str, str]:
     """What seconds depend on besides the system."""
     return *_day(row), row["cores"]
@@ -318,7 +337,9 @@ def _told(values: Mapping[Place, Sequence[Taken]], ours: Place, theirs: Place) -
 
 def _draw_profiles(rows: Rows) -> str:
     """The profiles of `serial`, which shares most tasks with it, and Stable-Baselines3; empty without rows of both."""
-    speeds = relative(taken(rows, _SECONDS.column, _SECONDS.until_the_end), "sb3")
+    pairs = ((("serial", task.name), ("sb3", task.name)) for task in TASKS)
+    alike = [row for ours, theirs in pairs for row in _of_one_host(rows, ours, theirs)]
+    speeds = relative(taken(alike, _SECONDS.column, _SECONDS.until_the_end), "sb3")
     systems = [name for name in ("serial", "sb3") if any(system == name for system, _ in speeds)]
     shared = shared_tasks(speeds, systems) if len(systems) > 1 else {}
     if not shared:

@@ -3,6 +3,7 @@
 rliable resamples with NumPy's global generator; it is seeded here, so that the same rows give the same numbers.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -36,7 +37,7 @@ class Estimate(NamedTuple):
 def seed_estimates(values: Mapping[tuple[str, str], Sequence[float]]) -> dict[tuple[str, str], Estimate]:
     """Of the seeds of each key: interquartile means and intervals, or below ten seeds medians and ranges.
 
-    Keys with equally many seeds are resampled together, each independently.
+    Keys with equally many seeds are resampled by the same draws, so that no estimate depends on other keys.
     """
     found: dict[tuple[str, str], Estimate] = {}
     for count in sorted({len(each) for each in values.values()}):
@@ -47,15 +48,16 @@ def seed_estimates(values: Mapping[tuple[str, str], Sequence[float]]) -> dict[tu
             continue
         scores = np.array([values[name] for name in names]).T
         np.random.seed(_SEED)  # noqa: NPY002  # the generator that rliable draws from
-        points, bounds = library.get_interval_estimates({"": scores}, _trimmed_means, reps=_REPEATS)
+        means = functools.partial(_trimmed_means, scores)
+        points, bounds = library.get_interval_estimates({"": np.arange(count)[:, None]}, means, reps=_REPEATS)
         columns = zip(names, points[""], bounds[""][0], bounds[""][1], strict=True)
         found |= {name: Estimate(*map(float, estimate)) for name, *estimate in columns}
     return found
 
 
-def _trimmed_means(scores: Array) -> Array:
-    """The interquartile mean of each column of [seeds, columns], as rliable defines it for all together."""
-    means: Array = trim_mean(scores, 0.25, axis=0)
+def _trimmed_means(scores: Array, seeds: Array) -> Array:
+    """Interquartile means, as rliable defines them, of scores [seeds, columns] over drawn seeds [n, 1]."""
+    means: Array = trim_mean(scores[seeds[:, 0]], 0.25, axis=0)
     return means
 
 
