@@ -138,6 +138,7 @@ void bind_shared_model(nb::module_& module) {
       .def_prop_ro("path", &MappedModel::path)
       .def_prop_ro("count", &MappedModel::count)
       .def_prop_ro("workers", [](MappedModel& self) { return self.model().options().workers; })
+      .def_prop_ro("parameter_sets", [](MappedModel& self) { return self.model().parameter_sets(); })
       .def_prop_ro("version", [](MappedModel& self) { return self.model().version(); })
       .def("parameters", &parameters, "worker"_a)
       .def("read_into", &read_into, "out"_a, "worker"_a = -1)

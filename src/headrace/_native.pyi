@@ -431,6 +431,9 @@ class SharedModel:
     def workers(self) -> int:
         """W."""
     @property
+    def parameter_sets(self) -> int:
+        """R: W with ad-psgd, else 1."""
+    @property
     def version(self) -> int:
         """Updates applied by all."""
     def parameters(self, worker: int) -> NDArray[np.float32]:

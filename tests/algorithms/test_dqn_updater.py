@@ -9,11 +9,12 @@ import torch
 from numpy.typing import NDArray
 
 from headrace import DQN
-from headrace._native import OptimizerOptions
+from headrace._native import OptimizerOptions, SharedModel
 from headrace.algorithms.config import Engine, OptimizerName
 from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.errors import CheckpointError, ConfigError
 from headrace.gradients.local import LocalVector
+from headrace.gradients.shared import AveragedVector
 from headrace.networks.torch_modules import PolicyModule
 from headrace.types import Batch, EnvironmentSpec
 
@@ -76,17 +77,29 @@ def test_overfits_one_batch(engine: Engine) -> None:
 
 def test_target_is_copied_every_period(engine: Engine) -> None:
     updater = make_updater(engine=engine, target_update_period=3)
-    tensors = updater.transfer(make_batch())
+    assert target_lags(updater) == [True, True, False, True, True, False]
 
-    def target_lags() -> bool:
-        state, online = updater.state(), updater.weights()
-        return any(not np.array_equal(online[name], state[f"target.{name}"]) for name in online)
 
-    lags = []
+def test_targets_of_averaged_parameters_are_copied_after_a_period_of_each_worker() -> None:
+    """AD-PSGD: of two workers' six updates in sum, each has three on average."""
+
+    def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> AveragedVector:
+        model = SharedModel.create(initial, options, mode="ad-psgd", workers=2, own_optimizer_state=True)
+        return AveragedVector(model, 0, 1, seed=0)
+
+    config = DQN(hidden=(32,), batch_size=32, target_update_period=3)
+    updater = DQNUpdater(config, SPEC, CPU, 0, open_vector)
+    assert target_lags(updater) == [True] * 5 + [False]
+
+
+def target_lags(updater: DQNUpdater) -> list[bool]:
+    """Whether the target differs from the network, after each of six updates."""
+    tensors, lags = updater.transfer(make_batch()), []
     for _ in range(6):
         updater.update(tensors)
-        lags.append(target_lags())
-    assert lags == [True, True, False, True, True, False]
+        state, online = updater.state(), updater.weights()
+        lags.append(any(not np.array_equal(online[name], state[f"target.{name}"]) for name in online))
+    return lags
 
 
 def test_polyak_average(engine: Engine) -> None:

@@ -19,14 +19,16 @@ DESCENT = OptimizerOptions("sgd", learning_rate=0.5)
 @pytest.mark.parametrize(
     ("rate", "versions", "expected"),
     [
-        (1.0, (0, 2), [0, 0]),
-        (1.0, (2, 3), [4, 8]),
-        (0.25, (2, 3), [1, 2]),
-        (0.5, (2, 6), [3, 6]),  # due twice: 1 - 0.5^2
+        (1.0, (0, 2, 1), [0, 0]),
+        (1.0, (2, 3, 1), [4, 8]),
+        (0.25, (2, 3, 1), [1, 2]),
+        (0.5, (2, 6, 1), [3, 6]),  # due twice: 1 - 0.5^2
+        (1.0, (0, 5, 2), [0, 0]),  # of two sets of parameters, each has at most two of the three updates
+        (1.0, (5, 6, 2), [4, 8]),
     ],
 )
 def test_a_target_follows_every_third_update(
-    online: FlatVector, rate: float, versions: tuple[int, int], expected: list[float]
+    online: FlatVector, rate: float, versions: tuple[int, int, int], expected: list[float]
 ) -> None:
     target = Target.of(LAYOUT, online)
     target.vector[:] = 0

@@ -28,6 +28,13 @@ def push(vector: ParameterVector, gradient: float) -> Applied:
     return vector.apply()
 
 
+@pytest.mark.parametrize(("mode", "sets"), [("lock", 1), ("hogwild", 1), ("ad-psgd", 3)])
+def test_a_vector_knows_among_how_many_sets_updates_are_divided(mode: str, sets: int) -> None:
+    shared = model(mode, workers=3)
+    for vector in (OverseenVector(shared), CopiedVector(shared, 0), MeasuredVector(CopiedVector(shared, 1))):
+        assert vector.parameter_sets == sets
+
+
 @pytest.mark.parametrize("mode", ["lock", "hogwild"])
 def test_a_copied_vector_shows_other_updates_after_the_next_pull(mode: str) -> None:
     shared = model(mode)

@@ -123,15 +123,19 @@ class Learned(NamedTuple):
 
 
 class Follower(NamedTuple):
-    """Moves target networks towards the online ones, every `period` updates by the fraction `rate`; 1 copies."""
+    """Moves target networks towards the online ones, every `period` updates by the fraction `rate`; 1 copies.
+
+    Where updates are divided among several sets of parameters (AD-PSGD), `period` counts the updates of each.
+    """
 
     targets: tuple[Target, ...]
     period: int
     rate: float
 
-    def follow(self, before: int, version: int) -> None:
+    def follow(self, before: int, version: int, parameter_sets: int) -> None:
         """Moves the targets as often as is due between two versions of the online networks."""
-        due = version // self.period - before // self.period
+        period = self.period * parameter_sets
+        due = version // period - before // period
         if due > 0:
             rate = self.rate if due == 1 else 1 - (1 - self.rate) ** due
             for target in self.targets:

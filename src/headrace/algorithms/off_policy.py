@@ -50,7 +50,7 @@ class OffPolicyUpdater:
         for vector in self._learned.vectors.values():
             vector.pull()
         version = self._followed_vector.version
-        self._follower.follow(self._followed, version)
+        self._follower.follow(self._followed, version, self._followed_vector.parameter_sets)
         self._followed = version
         return self.version
 

@@ -56,6 +56,10 @@ class ParameterVector(Protocol):
     def version(self) -> int:
         """Number of updates in `parameters`, as far as is known here."""
 
+    @property
+    def parameter_sets(self) -> int:
+        """Sets among which the updates of all are divided: each moves their mean by such a part of a step."""
+
     def pull(self) -> int:
         """Updates `parameters` if that is due; returns their version afterwards."""
 

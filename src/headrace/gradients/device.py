@@ -28,6 +28,8 @@ _MOMENTS = {
 class DeviceVector:
     """Memory of a torch device and torch's optimizer of the same name; implements `ParameterVector`. Never stale."""
 
+    parameter_sets = 1
+
     def __init__(self, initial: NDArray[np.float32], options: OptimizerOptions, device: str) -> None:
         self._leaf = torch.nn.Parameter(torch.tensor(initial, device=device))
         self._leaf.grad = torch.zeros_like(self._leaf)

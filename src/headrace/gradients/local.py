@@ -16,6 +16,8 @@ __all__ = ["LocalVector"]
 class LocalVector:
     """Memory of this process and the native optimizer; implements `ParameterVector`. Never stale."""
 
+    parameter_sets = 1
+
     def __init__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> None:
         self.parameters = initial.copy()
         self.gradient = np.zeros_like(initial)

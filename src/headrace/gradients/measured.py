@@ -56,6 +56,11 @@ class MeasuredVector:
         """Version of `parameters`."""
         return self._vector.version
 
+    @property
+    def parameter_sets(self) -> int:
+        """Those of the wrapped vector."""
+        return self._vector.parameter_sets
+
     def pull(self) -> int:
         """Updates the parameters; timed."""
         begin = monotonic()

@@ -55,6 +55,8 @@ class ServedVector:
     not exist: a restarted server without a data directory has lost them.
     """
 
+    parameter_sets = 1
+
     def __init__(
         self,
         initial: NDArray[np.float32],

@@ -21,6 +21,7 @@ class _Shared:
         self.parameters = parameters
         self.gradient = np.zeros_like(parameters)
         self.version = 0
+        self.parameter_sets = model.parameter_sets
         self._model = model
 
     def state(self) -> dict[str, Array]:

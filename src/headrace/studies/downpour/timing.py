@@ -120,6 +120,8 @@ def figures_of(case: TimingCase, records: dict[str, dict[str, float]], counts: l
 class _TimedVector:
     """A model's parameters in a server; implements `ParameterVector` and records the seconds of each call."""
 
+    parameter_sets = 1
+
     model: ShardedModel
     initial: NDArray[np.float32]
     version: int = 0
