@@ -58,7 +58,7 @@ class ParameterVector(Protocol):
 
     @property
     def parameter_sets(self) -> int:
-        """Sets among which the updates of all are divided: each moves their mean by such a part of a step."""
+        """Number of sets of parameters, of which each update moves one: their mean moves this many times less."""
 
     def pull(self) -> int:
         """Updates `parameters` if that is due; returns their version afterwards."""
