@@ -42,7 +42,7 @@ _ROOT = Path(__file__).parent.parent
 
 
 class Row(NamedTuple):
-    """One figure and its peer's. `required` bounds `ratio`, or `ours` where the functions below say so."""
+    """One figure and its peer's. `required` bounds `ratio`, or `ours` if it has a unit."""
 
     name: str
     unit: str
@@ -73,8 +73,8 @@ def at_most(
 ) -> Row:
     """A figure that must not exceed a limit; with `scale` the ratio of ours to the peer's must not."""
     ratio = None if peer is None else ours / peer
-    bounded = ratio if scale and ratio is not None else ours
-    return Row(name, unit, ours, peer_name, peer, ratio, f"<= {limit:g}", _verdict(bounded <= limit))
+    bounded, of = (ratio, "") if scale and ratio is not None else (ours, f" {unit}")
+    return Row(name, unit, ours, peer_name, peer, ratio, f"<= {limit:g}{of}", _verdict(bounded <= limit))
 
 
 def at_least(

@@ -105,12 +105,12 @@ _METHODS = """## Methods
   its published network, settings and loop: its package needs Python 3.10 or older.
 - What a preset chooses differently can count more than the code. On HalfCheetah-v5 networks of 128 × 128 instead of
   256 × 256 and batches of 128 instead of 256 need a seventh of Stable-Baselines3's products for each update, and an
-  update for every second step makes 1.8 times fewer of them: 13 of the factor of 16 in seconds, if time were that of
+  update for every second step makes half as many of them: 14 of the factor of 16 in seconds, if time were that of
   the products alone, which is not measured.
 - All runs are of an AMD EPYC, which is not equally fast every day: three runs of Stable-Baselines3, with the same
   steps each time, took 2.4 (CartPole-v1) and 1.8 times (Pendulum-v1) as long on 26 November (`runs.csv` of commit
   baede4b6) as on the 27th (0c9829b8), and in four tasks 0.86 to 0.96 times as long on the 27th as on the 28th (medians
-  of the ratios). The 40 runs of CartPole-v1 with `serial`, `frugal`, Stable-Baselines3 and CleanRL had the same
+  of the ratios; commit 31269ee5). The 40 runs of CartPole-v1 with `serial`, `frugal`, Stable-Baselines3 and CleanRL had the same
   steps and scores as those of commit 31269ee5, up to two days older, and took 0.6 to 1.6 times as long.
 - Runs with one core had one of the machine's two, and another program had the other. Runs of dm_control's walker,
   reacher and cheetah, and of BipedalWalker, were measured while other programs ran on their cores: their seconds are
