@@ -170,6 +170,23 @@ def test_seven_updates_equal_a_twin_written_out(engine: Engine) -> None:
         np.testing.assert_allclose(state[f"{name}.parameters"], expected, atol=2e-5, rtol=1e-4)
 
 
+def test_of_several_sets_each_has_its_first_updates_without_renormalization() -> None:
+    class OneOfTwo(LocalVector):
+        parameter_sets = 2
+
+    def last(vector: type[LocalVector], starts: int) -> dict[str, NDArray[np.float32]]:
+        config = CrossQ(hidden=(16,), critic_hidden=(24, 16), policy_update_period=1, renormalization_starts=starts)
+        updater = CrossQUpdater(config, SPEC, CPU, 0, vector)
+        for seed in range(6):
+            updater.update(updater.transfer(make_batch(seed=seed)))
+        return updater.state()
+
+    found, expected, sooner = last(OneOfTwo, 2), last(LocalVector, 4), last(LocalVector, 2)
+    for name in VECTORS:
+        np.testing.assert_array_equal(found[f"{name}.parameters"], expected[f"{name}.parameters"])
+        assert (found[f"{name}.parameters"] != sooner[f"{name}.parameters"]).any()
+
+
 @pytest.mark.slow
 def test_engines_stay_together_over_a_thousand_updates_with_sgd() -> None:
     def open_(initial: NDArray[np.float32], options: OptimizerOptions) -> LocalVector:

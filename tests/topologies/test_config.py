@@ -65,6 +65,7 @@ def test_shard_servers_are_addresses_and_each_has_a_shard() -> None:
         ({"shards": 1_025}, "shards is 1025; it must be .*1,024"),
         ({"shards": 1_024, "workers": 4}, "shards is 1024; it must be so few that 5 processes need at most 4,096"),
         ({"staleness": "compensate", "workers": 256}, "workers is 256: at most 255 are required"),
+        ({"staleness": "compensate", "push_period": 2}, "staleness is compensate and push_period is 2: 1 is required"),
         ({"staleness_limit": 3}, "staleness_limit is 3; it must be the default unless staleness is drop"),
         ({"staleness": "drop", "compensation": 0.1}, "compensation is 0.1; it must be the default unless"),
     ],

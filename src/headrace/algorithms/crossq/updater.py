@@ -124,7 +124,8 @@ class CrossQUpdater(OffPolicyUpdater):
         return Update(np.abs(error).mean(1), critic_loss(error, weight))
 
     def _limits(self, statistics: str) -> Limits:
-        return renormalization_limits(self._vectors[statistics].version, self._config.renormalization_starts)
+        vector = self._vectors[statistics]
+        return renormalization_limits(vector.version // vector.parameter_sets, self._config.renormalization_starts)
 
     def _descend(self, observation: Any, noise: NDArray[np.float32]) -> None:
         """Writes the gradients of policy and temperature: of the mean of alpha log pi(a | s) - min_i Q_i(s, a).

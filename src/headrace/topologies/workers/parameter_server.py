@@ -74,6 +74,11 @@ class ParameterServer(Workers):
         connections = -(-self.shards // (1 + len(servers))) * processes
         few = f"so few that {processes} processes need at most {_MOST_CONNECTIONS:,} connections to a server"
         require("shards", self.shards, connections <= _MOST_CONNECTIONS, few)
+        if self.staleness == "compensate" and self.push_period > 1:
+            raise ConfigError(
+                f"staleness is compensate and push_period is {self.push_period}: 1 is required, since the correction has "
+                "the square of one gradient, and a sum's is larger than the sum of the squares"
+            )
         if self.staleness == "compensate" and self.acting_processes > _MOST_COMPENSATED:
             raise ConfigError(
                 f"staleness is compensate and workers is {self.acting_processes}: at most {_MOST_COMPENSATED} are "
