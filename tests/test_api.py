@@ -8,7 +8,10 @@ import gymnasium
 import pytest
 
 from headrace import A3C, DQN, Serial, api
+from headrace.environments import describe
 from headrace.errors import ConfigError, EnvironmentFault
+from headrace.networks.architecture import Head
+from headrace.networks.own_modules import describe_own
 from headrace.settings import RunConfig, preset
 
 
@@ -67,6 +70,14 @@ def test_a_mistake_leaves_no_directory_in_the_way(tmp_path: Path) -> None:
     [
         (lambda: api.train(gymnasium.make("CartPole-v1"), steps=9), r"environment is <.*; it must be a name such as"),  # type: ignore[arg-type]
         (lambda: api.train("CartPole-v1", stepz=9), "stepz is not a setting of a run; did you mean steps?"),  # type: ignore[call-arg]
+        (
+            lambda: api.train("Pendulum-v1", learning_rate=1e-3),  # type: ignore[call-arg]
+            r"learning_rate is not a setting of a run: it is one of its algorithm, algorithm=D4PG\(learning_rate",
+        ),
+        (
+            lambda: api.train("CartPole-v1", topology=Serial(), envs_per_actor=8),  # type: ignore[call-arg]
+            r"envs_per_actor is not a setting of a run: it is one of its topology, topology=Serial\(",
+        ),
         (lambda: api.train("CartPole-v1", run_dir=5), "run_dir is 5; it must be a path"),  # type: ignore[arg-type]
         (lambda: api.train("CartPole-v1", run_dir=""), "run_dir is ''; it must be a path"),
         (lambda: api.train("CartPole-v1", token_file=5), "token_file is 5; it must be a path"),  # type: ignore[arg-type]
@@ -81,6 +92,22 @@ def test_values_of_another_type_are_refused_in_one_line(call: Callable[[], objec
     with pytest.raises(ConfigError, match=message) as raised:
         call()
     assert "\n" not in str(raised.value)
+
+
+def test_a_module_that_trains_when_it_is_imported_is_refused(
+    runs: list[RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process of its run would begin another one."""
+    (tmp_path / "unguarded.py").write_text("import headrace\nheadrace.train('unguarded:Env')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for build in (describe, lambda name: describe_own(name, describe("CartPole-v1"), Head("q", 2))):
+        with pytest.raises(
+            ConfigError, match=r'module "unguarded" calls headrace.train\(\) when it is imported, as each'
+        ):
+            build("unguarded:Env")
+    api.train("CartPole-v1", run_dir=tmp_path / "run", quiet=True)
+    assert len(runs) == 1
 
 
 @pytest.mark.parametrize("entry_point", ["__main__:Mine", type("Mine", (), {"__module__": "__main__"})])

@@ -11,6 +11,7 @@ from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.registry import ALGORITHMS
 from headrace.errors import ConfigError, require
 from headrace.fields import require_fit
+from headrace.imports import require_not_imported
 from headrace.launch.config import LauncherConfig
 from headrace.report.display import Display, Heading, open_display
 from headrace.report.run_directory import RunDirectory
@@ -71,6 +72,7 @@ def train(
     `stopped_by`, which a program that makes several runs must look at. See `Settings`, and `Callbacks` for what is
     called during training. Raises HeadraceError.
     """
+    require_not_imported("headrace.train()")
     config = _configure(environment, settings)
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
     directory = RunDirectory.create_for(config, None if run_dir is None else _path("run_dir", run_dir))
@@ -93,6 +95,7 @@ def resume(
 
     Steps and time include those already done. See `Callbacks`. Raises HeadraceError.
     """
+    require_not_imported("headrace.resume()")
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
     with RunDirectory.open(_path("run_dir", run_dir), writing=True) as directory:
         config = RunConfig.from_json(directory.read_config())
@@ -140,6 +143,7 @@ def tune(
     """
     from headrace.tuning.run import tune as tune_run  # an optional dependency, imported only if used
 
+    require_not_imported("headrace.tune()")
     config = _configure(environment, settings)
     path = None if study_dir is None else _path("study_dir", study_dir)
     tuned = tune_run(config, tune, trials=trials, parallel=parallel, path=path, quiet=quiet)
@@ -174,14 +178,25 @@ def _require_importable(environment: str) -> None:
         )
 
 
+def _hint(environment: str, settings: Settings, name: str) -> str:
+    """Where a setting belongs that train() does not have, or what it may have been meant to be."""
+    known = preset(environment)
+    algorithm = settings.get("algorithm") or known.algorithm
+    topology = settings.get("topology") or known.topology(known.topology_name)
+    for owner, part in (("algorithm", algorithm), ("topology", topology)):
+        if name in getattr(part, "__dataclass_fields__", ()):
+            return f": it is one of its {owner}, {owner}={type(part).__name__}({name}=...)"
+    close = difflib.get_close_matches(name, Settings.__annotations__, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
 def _configure(environment: str, settings: Settings) -> RunConfig:
     """The configuration of a run, with defaults from the preset."""
     named = 'a name such as "CartPole-v1", or "package.module:factory" for an own environment'
     require("environment", f"{environment!r:.60}", isinstance(environment, str), named)
     _require_importable(environment)
     for name in settings.keys() - Settings.__annotations__.keys():
-        close = difflib.get_close_matches(name, Settings.__annotations__, n=1)
-        raise ConfigError(f"{name} is not a setting of a run" + (f"; did you mean {close[0]}?" if close else ""))
+        raise ConfigError(f"{name} is not a setting of a run{_hint(environment, settings, name)}")
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     frugal = given.pop("frugal", False)
     require_fit("frugal", frugal, bool)

@@ -16,6 +16,10 @@ HeadraceError
 A message names the field, the value and the requirement. The command line prints it as one line and exits with 2.
 """
 
+import sysconfig
+import traceback
+from pathlib import Path
+
 __all__ = [
     "CheckpointError",
     "ChunkRefused",
@@ -93,8 +97,15 @@ def require(field: str, value: object, holds: bool, required: str) -> None:
         raise ConfigError(f"{field} is {shown}; it must be {required}")
 
 
+_PATHS = map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))
+_NOT_A_USERS = (*_PATHS, str(Path(__file__).parent), "<")
+"""How the paths of files begin that no user of the library wrote."""
+
+
 def error_line(error: BaseException) -> str:
-    """An unexpected exception as one line, with its notes, which say where it was raised."""
-    notes = "; ".join(getattr(error, "__notes__", []))
+    """An unexpected exception as one line, with the line of a user's code that led to it, and its notes."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(_NOT_A_USERS)]
+    place = [f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"] if frames else []
+    notes = "; ".join([*place, *getattr(error, "__notes__", [])])
     text = " ".join(str(error).split())
     return type(error).__name__ + (f": {text}" if text else "") + (f" ({notes})" if notes else "")

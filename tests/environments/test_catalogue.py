@@ -1,5 +1,6 @@
 """Environments made from ids, and the errors for ids that can't be made."""
 
+import re
 import sys
 
 import gymnasium
@@ -123,7 +124,9 @@ def test_factory_that_returns_no_environment(own_module):
 
 def test_factory_that_raises_is_quoted(own_module):
     message = fault(own_module("def factory():\n    raise ValueError('level 4\\nis missing')") + ":factory")
-    assert message.endswith("its factory raised ValueError: level 4 is missing")
+    assert re.search(
+        r"its factory raised ValueError: level 4 is missing \(own_environments_\d+\.py, line 2\)$", message
+    )
 
 
 def test_missing_module():
@@ -133,7 +136,7 @@ def test_missing_module():
 
 def test_module_that_fails_is_quoted(own_module):
     message = fault(own_module("import numpy\n1 / 0") + ":factory")
-    assert message.endswith("can't be imported: ZeroDivisionError: division by zero")
+    assert re.search(r"imported: ZeroDivisionError: division by zero \(own_environments_\d+\.py, line 2\)$", message)
 
 
 def test_constructor_that_raises_is_quoted(own_module):
@@ -143,7 +146,7 @@ def test_constructor_that_raises_is_quoted(own_module):
             raise OSError("no license")
         gymnasium.register(id="OwnBroken-v0", entry_point=broken)
     """)
-    assert fault(f"{name}:OwnBroken-v0").endswith("can't be made: OSError: no license")
+    assert "can't be made: OSError: no license (own_environments_" in fault(f"{name}:OwnBroken-v0")
 
 
 def test_missing_box2d_names_the_extra(monkeypatch):

@@ -61,7 +61,10 @@ def test_a_reset_that_raises_is_one_line(own_module):
             def reset(self, **options):
                 raise KeyError("cells")
     """)
-    with pytest.raises(EnvironmentFault, match=r"its first reset\(seed=0\) raised KeyError: 'cells'$"):
+    with pytest.raises(
+        EnvironmentFault,
+        match=r"its first reset\(seed=0\) raised KeyError: 'cells' \(own_environments_\d+\.py, line 5\)$",
+    ):
         describe(f"{name}:Broken")
 
 

@@ -129,7 +129,8 @@ def test_unknown_task_suggests_similar_tasks(install):
 
 def test_unknown_prefix_explains_user_factories():
     assert fault("xyzzy/plugh").endswith(
-        '"xyzzy/plugh" is unknown: environments of your own are named package.module:factory'
+        '"xyzzy/plugh" is unknown: environments of your own are named package.module:factory, or module:ID if '
+        "importing the module registers them"
     )
 
 
@@ -142,14 +143,14 @@ def test_missing_package_names_what_to_install(install):
 
 def test_task_that_raises_is_quoted(install):
     install("toys", source=TOYS.replace("cells=CELLS[task]", "cells={{}}[task]"))
-    assert fault("toys/short").endswith("can't be made: KeyError: 'short'")
+    assert "can't be made: KeyError: 'short' (toys_suite.py, line " in fault("toys/short")
 
 
 def test_a_broken_suite_is_reported_and_does_not_affect_others(install):
     install("broken", source="raise OSError('no\\ndisk')")
     message = fault("broken/short")
     assert 'entry point "broken = broken_suite:SUITE" of headrace.environments' in message
-    assert message.endswith("can't be loaded: OSError: no disk")
+    assert message.endswith("can't be loaded: OSError: no disk (broken_suite.py, line 1)")
     assert "did you mean CartPole-v1" in fault("CartPol-v1")
     assert make("CartPole-v1").spec.id == "CartPole-v1"
 

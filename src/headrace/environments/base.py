@@ -55,8 +55,11 @@ def read_reward(reward: Any) -> float:
     That may be NumPy's, or an array of one. float() also reads texts, such as "1".
     """
     try:
-        if isinstance(reward, _NUMBERS) or np.asarray(reward).dtype.kind in "biuf":
+        if isinstance(reward, _NUMBERS):
             return float(reward)
+        array = np.asarray(reward)
+        if array.dtype.kind in "biuf" and array.size == 1:
+            return float(array.item())
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is torch's
         pass
     raise EnvironmentFault(f"reward is {reward!r:.60}; a number is required")

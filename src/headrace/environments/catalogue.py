@@ -19,7 +19,7 @@ from headrace.environments.base import Suite, VectorSuite
 from headrace.environments.calls import calling
 from headrace.environments.names import newest
 from headrace.environments.suites import find_suite, known_suites
-from headrace.errors import EnvironmentFault, error_line
+from headrace.errors import ConfigError, EnvironmentFault, error_line
 from headrace.imports import import_user_module
 
 __all__ = ["make", "make_vector"]
@@ -73,7 +73,7 @@ def _make(environment_id: str, render_mode: str | None) -> gymnasium.Env[Any, An
 def _import(environment_id: str, module_name: str) -> ModuleType:
     try:
         return import_user_module(module_name)
-    except EnvironmentFault:
+    except (ConfigError, EnvironmentFault):
         raise
     except (Exception, SystemExit) as error:  # importing a user's module may raise anything
         hint = f" (write {module_name.removesuffix('.py')}, without .py)" if module_name.endswith(".py") else ""
@@ -190,7 +190,10 @@ def _unknown(environment_id: str, name: str, module: ModuleType | None) -> str:
         found = f'module "{module.__name__}" has no "{name}"' + (f"; did you mean {near}?" if near else "")
         return f'environment "{environment_id}": {found}'
     near = _close(name, _known_ids())
-    hint = f"did you mean {near}?" if near else "environments of your own are named package.module:factory"
+    own = (
+        "environments of your own are named package.module:factory, or module:ID if importing the module registers them"
+    )
+    hint = f"did you mean {near}?" if near else own
     return f'environment "{environment_id}" is unknown: {hint}'
 
 

@@ -131,6 +131,8 @@ def _call(network: OwnNetwork) -> nn.Module:
     field, (module_name, _, name) = f"network is {network.build}", network.build.partition(":")
     try:
         found = import_user_module(module_name)
+    except ConfigError:
+        raise
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise ConfigError(f'{field}: module "{module_name}" can\'t be imported: {_one_line(error)}') from error
     build: Callable[..., Any] | None = getattr(found, name, None)

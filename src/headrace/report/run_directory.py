@@ -167,7 +167,8 @@ class RunDirectory:
         """Opens the directory of an existing run; `writing` locks it and removes a record that a crash cut short."""
         with while_reading(path):
             if not path.is_dir():
-                raise CheckpointError(f"{path} is not a run directory: there is no such directory")
+                found = "it is a file" if path.exists() else "there is no such directory"
+                raise CheckpointError(f"{path} is not a run directory: {found}")
             if not (path / _CONFIG).is_file():
                 raise CheckpointError(f"{path} is not a run directory: it holds no config.json")
         run = cls(path, _acquire_lock(path) if writing else None)

@@ -382,6 +382,12 @@ class Trainer:
         episodes = self._config.final_evaluation_episodes if self._learner.steps else 0
         if stopped_by not in ("score", "interrupt") and episodes and not self._evaluate_finally(episodes, interrupts):
             stopped_by = "interrupt"
+        replay = self._config.algorithm.replay
+        if stopped_by == "steps" and not self._learner.steps and replay is not None:
+            first = f"learning_starts is {replay.learning_starts:,}"
+            self._display.message(
+                f"no update was made, and the policy is the initial one: {first}, and the run ended before"
+            )
         interrupts.acknowledge()
         self._records.write()
         summary = summarize(

@@ -76,8 +76,8 @@ class ParameterServer(Workers):
         require("shards", self.shards, connections <= _MOST_CONNECTIONS, few)
         if self.staleness == "compensate" and self.push_period > 1:
             raise ConfigError(
-                f"staleness is compensate and push_period is {self.push_period}: 1 is required, since the correction has "
-                "the square of one gradient, and a sum's is larger than the sum of the squares"
+                f"staleness is compensate and push_period is {self.push_period}: 1 is required, since the correction "
+                "has the square of a gradient, and that of a sum is larger than the sum of the squares"
             )
         if self.staleness == "compensate" and self.acting_processes > _MOST_COMPENSATED:
             raise ConfigError(
