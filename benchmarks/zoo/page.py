@@ -110,8 +110,8 @@ _METHODS = """## Methods
 - All runs are of an AMD EPYC, which is not equally fast every day: three runs of Stable-Baselines3, with the same
   steps each time, took 2.4 (CartPole-v1) and 1.8 times (Pendulum-v1) as long on 26 November (`runs.csv` of commit
   baede4b6) as on the 27th (0c9829b8), and in four tasks 0.86 to 0.96 times as long on the 27th as on the 28th (medians
-  of the ratios; commit 31269ee5). The 40 runs of CartPole-v1 with `serial`, `frugal`, Stable-Baselines3 and CleanRL had the same
-  steps and scores as those of commit 31269ee5, up to two days older, and took 0.6 to 1.6 times as long.
+  of the ratios; commit 31269ee5). The 40 runs of CartPole-v1 with `serial`, `frugal`, Stable-Baselines3 and CleanRL
+  had the same steps and scores as those of commit 31269ee5, up to two days older, and took 0.6 to 1.6 times as long.
 - Runs with one core had one of the machine's two, and another program had the other. Runs of dm_control's walker,
   reacher and cheetah, and of BipedalWalker, were measured while other programs ran on their cores: their seconds are
   upper bounds.

@@ -45,7 +45,7 @@ PRESETS: dict[str, Tuned] = {
             saturation_penalty=0.02,
             sigmas=(0.1, 0.5),
         ),
-        steps=30_000,
+        steps=60_000,
     ),
     "dm_control/cartpole-balance": Tuned(
         _CONTROL_SUITE,
