@@ -186,9 +186,9 @@ def _check_output(module: OwnModule, network: OwnNetwork, observation: Array) ->
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(
-            f"{field}: for observations {list(observation.shape)} the module raised {_one_line(error)}"
-        ) from error
+        parts = zip(inputs_of(network.spec), values, strict=True)
+        shown = ", ".join(f"{part.name} {list(value.shape)}" for part, value in parts)
+        raise ConfigError(f"{field}: for {shown} the module raised {_one_line(error)}") from error
     finally:
         module.eval()
     if not all(map(torch.equal, values, unchanged)):

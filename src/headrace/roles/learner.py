@@ -77,9 +77,9 @@ class Learner:
         self.clock.enter("train")
         update = self._updater.update(tensors)
         if not isfinite(update.loss):
+            required = "a smaller learning_rate is" if self.steps else "smaller rewards or observations are"
             raise DivergenceError(
-                f"training diverged: the loss of update {self.steps + 1} is {update.loss}; "
-                "a smaller learning_rate is required"
+                f"training diverged: the loss of update {self.steps + 1} is {update.loss}; {required} required"
             )
         self.clock.enter("priorities")
         if self._update_priorities is not None:

@@ -182,10 +182,8 @@ class Trainer:
             server, reason = blamed_server(error, self._separate.address)
             if interrupts.gave_up:
                 reason = "it did not answer when the run was asked to stop"
-            resumable = has_checkpoint(self._run.checkpoints_path)
             raise LaunchError(
-                f"the run can't continue with the server at {shown(server)}: {reason}"
-                + ("; headrace resume continues from the checkpoint" if resumable else "")
+                f"the run can't continue with the server at {shown(server)}: {reason}{self._continuation}"
             ) from error
         except StorageError as error:
             raise self._follow_directory() or error from None
@@ -209,7 +207,12 @@ class Trainer:
             with contextlib.suppress(OSError):  # the error itself matters more
                 log.parent.mkdir(exist_ok=True)
                 log.write_text("".join(traceback.format_exception(error)))
-            raise LaunchError(f"training failed: {error_line(error)}; where: {log}") from error
+            raise LaunchError(f"training failed: {error_line(error)}; where: {log}{self._continuation}") from error
+
+    @property
+    def _continuation(self) -> str:
+        """What to do after a failure, at the end of its message."""
+        return "; headrace resume continues from the checkpoint" if has_checkpoint(self._run.checkpoints_path) else ""
 
     def _end(self) -> None:
         """Ends everything that belongs to the run."""
