@@ -107,7 +107,9 @@ def test_an_end_may_be_any_truth_value(own_module, terminated):
     assert batch.step(zeros(2)).terminated.tolist() == [True, True]
 
 
-@pytest.mark.parametrize("reward", ["True", "1", "np.float32(1)", "np.uint8(1)", "np.bool_(True)", "np.array(1.0)"])
+@pytest.mark.parametrize(
+    "reward", ["True", "1", "np.float32(1)", "np.uint8(1)", "np.bool_(True)", "np.array(1.0)", "np.array([1.0])"]
+)
 def test_a_reward_may_be_any_real_number(own_module, reward):
     batch = make_batch(f"{own_module(STEP.format(observation='observation', reward=reward))}:Odd", 2, seed=0)
     batch.start()

@@ -127,7 +127,10 @@ def test_an_environment_that_raises_while_a_serial_run_is_set_up_is_one_clear_li
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     ended = train(tmp_path, "scarce:Scarce", "--topology", "serial", *SMALL[2:], "--steps", "5000")
     assert ended.returncode == 1
-    assert re.search(r"headrace: error: training failed: AssertionError: only one \(scarce.py, line 6; raised by .*step 0", ended.stderr)
+    assert re.search(
+        r"headrace: error: training failed: AssertionError: only one \(scarce.py, line 6; raised by .*step 0",
+        ended.stderr,
+    )
     assert "Traceback" not in ended.stderr + ended.stdout
     assert "Traceback" in (tmp_path / "run" / "logs" / "training.log").read_text()
 

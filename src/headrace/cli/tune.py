@@ -37,12 +37,17 @@ class TuneOptions(RunOptions):
 def run(arguments: Sequence[str]) -> int:
     """Runs a study and prints its trials; returns the exit code, 130 after an interrupt."""
     options = read_run_options(TuneOptions, arguments, _PROG, "Find good settings by a study of training runs.")
+    tuned_settings = _by_name(options.tune)
+    given = {word.partition("=")[0] for word in arguments}
+    for name in tuned_settings:
+        if f"--{name.replace('_', '-')}" in given:
+            raise ConfigError(f"tune {name} and --{name} are given; leave one of them out")
     with held_back():
         from headrace.tuning import results
         from headrace.tuning.run import tune
     tuned = tune(
         options.to_config(),
-        _by_name(options.tune),
+        tuned_settings,
         trials=options.trials,
         parallel=options.parallel,
         path=options.study_dir,
