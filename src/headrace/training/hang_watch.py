@@ -110,13 +110,9 @@ class HangWatch:
             if progress != self._hung and stalled > limit:
                 call = open_call(threading.main_thread().ident or 0)
                 role = self._roles()
-                what = (
-                    f"{role[0]}, which runs in this process,"
-                    if role
-                    else call.what
-                    if call
-                    else "step() of the environment"
-                )
+                what = call.what if call else "step() of the environment"
+                if role:
+                    what = f"{role[0]}, which runs in this process,"
                 self._message = f"{what} has not returned for more than {limit:.0f} s; the run can't continue"
                 self._hung, stalled, limit = progress, 0.0, min(limit, _GRACE_SECONDS)
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
