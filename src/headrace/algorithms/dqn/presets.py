@@ -187,7 +187,10 @@ FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
         ),
         steps=30_000,
     ),
-    "Acrobot-v1": Tuned(_FRUGAL, steps=100_000),
+    "Acrobot-v1": Tuned(
+        dataclasses.replace(_FRUGAL, target_update_rate=0.01, target_update_period=1),
+        steps=100_000,
+    ),
     "MountainCar-v0": Tuned(
         DQN(
             hidden=(128, 128),
