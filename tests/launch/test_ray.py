@@ -325,7 +325,7 @@ def test_a_cluster_of_another_version_is_one_line(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ray, "init", differ)
     with (
         pytest.raises(
-            ConfigError, match=r"^the Ray cluster at auto can't be used .*: Version mismatch: .* Python: 3.8$"
+            ConfigError, match=r"^the Ray cluster at auto can't be used .*: Version mismatch: .* Python: 3.8 \(test_ray"
         ),
         Ray(ray_address="auto").open(),
     ):

@@ -140,7 +140,7 @@ def test_a_lost_run_server_is_reported_and_actors_keep_their_policies(
 
 def test_any_other_error_is_one_line(upstream: Upstream, relay: Relay) -> None:
     upstream.error = ValueError("no\nsuch thing")
-    complaint = r"^newer policies can't be forwarded to the actors on this host: ValueError: no such thing$"
+    complaint = r"^newer policies can't be forwarded to the actors on this host: ValueError: no such thing \(test_relay"
     with pytest.raises(LaunchError, match=complaint):
         until(relay.check)
 
