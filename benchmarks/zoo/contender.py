@@ -58,7 +58,7 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
     )
     fresh = result.evaluate(CONFIRMATION_EPISODES, seed=FRESH_SEED + seed)
     export(result.run, folder / "policy.onnx")
-    (folder / "config.json").write_text(result.run.read_config())
+    (folder / "config.json").write_text(result.run.read_config_text())
     summary = result.summary
     return Outcome(
         summary["seconds_to_score"],

@@ -98,7 +98,7 @@ def resume(
     require_not_imported("headrace.resume()")
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
     with RunDirectory.open(_path("run_dir", run_dir), writing=True) as directory:
-        config = RunConfig.from_json(directory.read_config())
+        config = directory.read_config()
         with _display(config, directory, quiet) as display:
             return resume_run(
                 directory,

@@ -54,7 +54,7 @@ def test_processes_that_start_at_the_same_time_get_separate_directories(tmp_path
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(create, range(8)))
     assert len({run.path for run in made}) == 8
-    assert all(run.read_config() == "{}" for run in made)
+    assert all(run.read_config_text() == "{}" for run in made)
     for run in made:
         run.close()
 
@@ -74,6 +74,13 @@ def test_a_default_name_taken_in_the_meantime_is_skipped(tmp_path, monkeypatch):
         assert run.path.name == "X-dqn-20260102-030405-2"
 
 
+def test_settings_that_no_run_wrote_are_refused_with_their_path(tmp_path):
+    path = tmp_path / "run"
+    RunDirectory.create(path, '{"environment":').close()
+    with pytest.raises(CheckpointError, match=rf"^{path}/config.json is not a run's configuration.*not JSON"):
+        RunDirectory.open(path).read_config()
+
+
 def test_created_directory_can_be_opened_and_read(tmp_path):
     path = tmp_path / "deep" / "run"
     with RunDirectory.create(path, '{"environment": "X"}\n') as run:
@@ -81,7 +88,7 @@ def test_created_directory_can_be_opened_and_read(tmp_path):
         run.append({"kind": "exit", "role": "actor 1", "reason": "exit code 3", "seconds": 2.0})
         run.write_summary({"solved": True})
     reader = RunDirectory.open(path)
-    assert reader.read_config() == '{"environment": "X"}\n'
+    assert reader.read_config_text() == '{"environment": "X"}\n'
     assert reader.read_metrics() == [
         {"kind": "progress", "environment_steps": 7, "loss": 0.5},
         {"kind": "exit", "role": "actor 1", "reason": "exit code 3", "seconds": 2.0},

@@ -123,7 +123,7 @@ class Run:
         )
 
     def resume(self, **settings: Any) -> None:
-        config = dataclasses.replace(RunConfig.from_json(self.directory.read_config()), **settings)
+        config = dataclasses.replace(self.directory.read_config(), **settings)
         checkpoint = newest_checkpoint(self.directory.checkpoints_path)
         options: dict[str, Any] = {"checkpoint": checkpoint, "local_actors": checkpoint.state.local_actors}
         self._start(lambda: Trainer(config, self.directory, self.messages, launcher=threads, **options))

@@ -137,7 +137,7 @@ def test_the_rules_of_a_resumption_stay(train: Any, monkeypatch: pytest.MonkeyPa
             with pytest.raises(StorageError, match="killed"):
                 resume(run, QuietDisplay(), until_score=-98.5)
         assert run.read_summary() is None
-        assert json.loads(run.read_config())["until_score"] == -98.5
+        assert json.loads(run.read_config_text())["until_score"] == -98.5
         assert resume(run, QuietDisplay()).summary["stopped_by"] == "score"
         with pytest.raises(CheckpointError, match=r"has reached its score, -98\.5"):
             resume(run, QuietDisplay())
@@ -152,7 +152,7 @@ def test_rules_of_a_resumption_that_does_not_begin_are_not_kept(train: Any, monk
     monkeypatch.setattr("headrace.training.continuation.require_spec", refuse)
     with begun.run.open(begun.path, writing=True) as run, pytest.raises(ConfigError):
         resume(run, QuietDisplay(), steps=20_000)
-    assert json.loads(begun.run.read_config())["steps"] == 900
+    assert json.loads(begun.run.read_config_text())["steps"] == 900
     assert begun.run.read_summary() is not None
 
 
@@ -164,7 +164,7 @@ def test_a_run_that_can_save_no_checkpoint_is_not_resumed(train: Any) -> None:
         pytest.raises(StorageError, match=f"can't write {begun.run.checkpoints_path}: "),
     ):
         resume(run, QuietDisplay(), steps=20_000)
-    assert json.loads(begun.run.read_config())["steps"] == 900
+    assert json.loads(begun.run.read_config_text())["steps"] == 900
     assert begun.run.read_summary() is not None
 
 

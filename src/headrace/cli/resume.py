@@ -7,7 +7,6 @@ from headrace.cli.arguments import MetricsListen, Run, Switch, TimeLimit, parse
 from headrace.cli.ending import conclude
 from headrace.cli.sinks import TrackerName, open_sinks
 from headrace.report import Heading, RunDirectory, open_display
-from headrace.settings import RunConfig
 from headrace.signals import held_back
 
 __all__ = ["run"]
@@ -42,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     with RunDirectory.open(options.run, writing=True) as directory:
         rules = (options.steps, options.time_limit_seconds, options.until_score)
-        config = RunConfig.from_json(directory.read_config()).with_rules(*rules)
+        config = directory.read_config().with_rules(*rules)
         with held_back():
             from headrace import training
         heading = Heading.of(config, options.run)

@@ -30,7 +30,7 @@ def write_report(run: RunDirectory, path: Path, video: bytes | None = None, vide
         history = collect(run.read_metrics())
         if not history.progress and not history.evaluations:
             raise CheckpointError(f"{run.path} has no records yet; there is nothing to report")
-        config = read_object(run.read_config(), f"{run.config_path}")
+        config = read_object(run.read_config_text(), f"{run.config_path}")
         text = _page(run, config, history, run.read_summary() or {}, _video(video, video_note))
     except ConfigError as error:
         raise CheckpointError(str(error)) from error

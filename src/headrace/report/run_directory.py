@@ -258,7 +258,11 @@ class RunDirectory:
         self.require_place()
         write_output(self.summary_path, json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
 
-    def read_config(self) -> str:
+    def read_config(self) -> RunConfig:
+        """The settings of the run; raises CheckpointError if the file has none."""
+        return RunConfig.from_json(self.read_config_text(), self.config_path)
+
+    def read_config_text(self) -> str:
         """The settings that create() was given, or go_on() last."""
         return _read(self.config_path)
 
@@ -269,7 +273,7 @@ class RunDirectory:
         """
         self._require_lock()
         self.require_place()
-        if config_json != self.read_config():
+        if config_json != self.read_config_text():
             with while_writing(self.config_path):
                 began = self.config_path.stat()
             write_output(self.config_path, config_json)

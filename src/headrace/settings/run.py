@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.dqn.config import DQN
@@ -133,12 +134,12 @@ class RunConfig:
         return json.dumps({name: record[name] for name in names}, indent=2) + "\n"
 
     @staticmethod
-    def from_json(text: str) -> "RunConfig":
-        """Reads the output of to_json(); raises CheckpointError for any other text."""
+    def from_json(text: str, path: Path | str = "config.json") -> "RunConfig":
+        """Reads the output of to_json() from `path`; raises CheckpointError for any other text."""
         try:
             return read_fields(RunConfig, read_object(text, "the file"))
         except ConfigError as error:
             raise CheckpointError(
-                f"config.json is not a run's configuration, or that of another version ({error}); use the file that "
+                f"{path} is not a run's configuration, or that of another version ({error}); use the file that "
                 "the run wrote, with the version of Headrace, and the packages that add algorithms, that wrote it"
             ) from error

@@ -2,7 +2,6 @@
 
 from headrace.environments import repeats_episodes, require_spec
 from headrace.servers import shown
-from headrace.settings import RunConfig
 from headrace.training.checkpoint import Checkpoint, change_state
 from headrace.training.session import Session
 
@@ -32,7 +31,7 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
     session.evaluations.restore(state.evaluations)
     session.record_event("resume", seconds=state.seconds, resumptions=session.resumptions)
     rules = (session.config.steps, session.config.time_limit_seconds, session.config.until_score)
-    session.run.go_on(RunConfig.from_json(session.run.read_config()).with_rules(*rules).to_json())
+    session.run.go_on(session.run.read_config().with_rules(*rules).to_json())
     if state.solved:  # with rules that end the run later
         change_state(session.run.checkpoints_path, solved=False)
     session.learner.clock.restart("other")  # restoring is no learning

@@ -18,7 +18,6 @@ from headrace.report.output import write_output
 from headrace.report.run_directory import RunDirectory, require_output
 from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import EVALUATION_STREAM
-from headrace.settings import RunConfig
 from headrace.topologies.config import Topology
 from headrace.training.checkpoint import Checkpoint, read_newest
 from headrace.training.hang_watch import watched
@@ -83,7 +82,7 @@ def export(run: RunDirectory, path: Path) -> float:
     run's own file.
     """
     require_output("file", path, ".onnx")
-    config = RunConfig.from_json(run.read_config())
+    config = run.read_config()
 
     def read(checkpoint: Checkpoint) -> tuple[Trained, Topology, dict[str, Array]]:
         return Trained.of_run(config, checkpoint), checkpoint.topology(config), checkpoint.learner()

@@ -241,7 +241,7 @@ def read_trained(source: RunDirectory | KeptPolicy) -> Trained:
     """Reads the policy of a run or of the zoo; raises CheckpointError if it can't be used."""
     if isinstance(source, KeptPolicy):
         return Trained.of_zoo(source)
-    config = RunConfig.from_json(source.read_config())
+    config = source.read_config()
     return read_newest(source.checkpoints_path, lambda checkpoint: Trained.of_run(config, checkpoint))
 
 

@@ -41,7 +41,7 @@ def resume(
     A run that has reached its limit, but was stopped before its final evaluation, makes that only. Raises StorageError
     before training if no further checkpoint could be written.
     """
-    config = RunConfig.from_json(run.read_config()).with_rules(steps, time_limit_seconds, until_score)
+    config = run.read_config().with_rules(steps, time_limit_seconds, until_score)
     checkpoint = newest_checkpoint(run.checkpoints_path)
     unchanged = steps is time_limit_seconds is until_score is None
     if checkpoint.state.solved and unchanged:
