@@ -52,6 +52,24 @@ def test_frugal_chooses_the_preset_and_no_algorithm_can_be_given_too(runs: list[
         api.train("LunarLander-v3", run_dir=tmp_path / "other", quiet=True, frugal="no")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("topology", "period", "other"),
+    [
+        (None, {"evaluation_period_steps": 1_000}, {"evaluation_period_seconds": 0}),
+        (Serial(), {"evaluation_period_seconds": 5}, {"evaluation_period_steps": 1_000}),
+    ],
+)
+def test_a_period_without_effect_is_refused_unless_the_other_one_is_given(
+    runs: list[RunConfig], tmp_path: Path, topology: Any, period: dict[str, Any], other: dict[str, Any]
+) -> None:
+    settings = {"run_dir": tmp_path / "run", "quiet": True, "topology": topology}
+    with pytest.raises(ConfigError, match=f"{next(iter(period))} is given, and .*no effect"):
+        api.train("CartPole-v1", **settings, **period)
+    assert not runs
+    api.train("CartPole-v1", **settings, **period, **other)
+    assert runs
+
+
 @pytest.mark.parametrize("other", ["dqn", DQN, Serial()])
 def test_what_is_no_algorithm_is_refused(tmp_path: Path, other: Any) -> None:
     with pytest.raises(ConfigError, match=r"algorithm is .*; it must be an object such as headrace.DQN\(\)"):

@@ -217,4 +217,8 @@ def _configure(environment: str, settings: Settings) -> RunConfig:
         None if token_file is None else _path("token_file", token_file),
     )
     defaults = {"algorithm": known.algorithm, **known.periods()}
-    return RunConfig(environment, server=server, **(defaults | given))
+    config = RunConfig(environment, server=server, **(defaults | given))
+    periods = [name for name in ("evaluation_period_seconds", "evaluation_period_steps") if given.get(name)]
+    if len(periods) == 1:  # both serve programs that train in several topologies
+        config.require_effect(*periods)
+    return config
