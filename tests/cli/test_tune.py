@@ -43,6 +43,14 @@ def test_options_are_those_of_a_run_and_the_studys_own():
             ["CartPole-v1", *RATE, "--learning-rate", "0.5"],
             "tune learning-rate and --learning-rate are given; leave one",
         ),
+        (
+            ["CartPole-v1", *RATE, "--learning_rate=0.5"],
+            "tune learning-rate and --learning-rate are given; leave one",
+        ),
+        (
+            ["CartPole-v1", "--tune", "double=choice:true,false", "--no-double"],
+            "tune double and --double are given; leave one",
+        ),
         (["CartPole-v1", *RATE, "--trials", "0"], "trials is 0; it must be between 1 and"),
         (["CartPole-v1", *RATE, "--parallel", "0"], "parallel is 0; it must be between 1 and"),
         (["CartPole-v1", *RATE, "--run-dir", "x"], "--run-dir is not an option of headrace tune"),

@@ -32,7 +32,9 @@ __all__ = [
     "Switch",
     "TimeLimit",
     "find_environment",
+    "flag_of",
     "flag_types",
+    "given_flags",
     "parse",
     "repeating",
     "require_known",
@@ -160,11 +162,20 @@ def flag_types(kind: type) -> dict[str, Any]:
     return flags
 
 
+def flag_of(word: str) -> str:
+    """The flag of a word: --n_step=3 as --n-step."""
+    return word.partition("=")[0].replace("_", "-")
+
+
+def given_flags(words: Sequence[str]) -> list[str]:
+    """The words as flags, in alphabetical order: --no-double as --double."""
+    return sorted({re.sub("^--no-", "--", flag_of(word)) for word in words})
+
+
 def require_known(arguments: Sequence[str], flags: dict[str, Any], prog: str) -> None:
     """Raises ConfigError for the first unknown flag, with a similar flag as a suggestion."""
     for word in arguments:
-        flag, equals, value = word.partition("=")
-        flag = flag.replace("_", "-")
+        flag, (_, equals, value) = flag_of(word), word.partition("=")
         if flags.get(re.sub("^--no-", "--", flag)) is bool:
             if equals:
                 raise ConfigError(f"{flag} takes no value, but {value} is given; write {flag} alone")

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from headrace.cli.arguments import Environment, parse, repeating
+from headrace.cli.arguments import Environment, flag_of, parse, repeating
 from headrace.cli.ending import FAILURES, repeatable
 from headrace.cli.train import RunOptions, read_run_options
 from headrace.errors import ConfigError, require
@@ -56,9 +56,9 @@ def run(arguments: Sequence[str]) -> int:
         f"{_CORES} takes several numbers. Without a stopping rule it stops after {_SECONDS:.0f} simulated seconds. "
         "`headrace simulate calibrate ENV` measures the costs on this machine."
     )
-    if any(_flag(word) == "--launcher" for word in rest):
+    if any(flag_of(word) == "--launcher" for word in rest):
         raise ConfigError("--launcher must be left out: the runs are simulated")
-    if not any(_flag(word) in ("--steps", "--time-limit", "--until-score") for word in rest):
+    if not any(flag_of(word) in ("--steps", "--time-limit", "--until-score") for word in rest):
         rest += ["--time-limit", f"{_SECONDS:.0f}"]
     options = read_run_options(SimulateOptions, [*rest, "--launcher", "simulated"], _PROG, described)
     config = options.to_config()
@@ -113,7 +113,7 @@ def _calibrate(words: Sequence[str]) -> int:
 
 def _take_cores(words: Sequence[str]) -> tuple[list[int], list[str]]:
     """The numbers after --cores, and the other words; raises ConfigError."""
-    places = [place for place, word in enumerate(words) if _flag(word) == _CORES]
+    places = [place for place, word in enumerate(words) if flag_of(word) == _CORES]
     if not places:
         return ([2] if {"-h", "--help"} & set(words) else _refuse("missing")), list(words)
     if len(places) > 1:
@@ -128,11 +128,6 @@ def _take_cores(words: Sequence[str]) -> tuple[list[int], list[str]]:
         following = [word or "''" for word in words[begin : begin + 1] if not word.startswith("-")]
         _refuse(" ".join(numbers or following) or "without a number")
     return sorted(set(cores)), [*words[: begin - 1], *words[end:]]
-
-
-def _flag(word: str) -> str:
-    """--time_limit=5 -> --time-limit."""
-    return word.partition("=")[0].replace("_", "-")
 
 
 def _refuse(value: str) -> list[int]:

@@ -1,7 +1,6 @@
 """`headrace study`: reproduces a published comparison on this machine."""
 
 import dataclasses
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from headrace.cli.arguments import Positional, find_environment, flag_types, parse, require_known
+from headrace.cli.arguments import Positional, find_environment, flag_types, given_flags, parse, require_known
 from headrace.errors import ConfigError
 from headrace.studies.base import Plan, Scale, Study
 from headrace.studies.catalogue import STUDIES, find_study
@@ -121,7 +120,7 @@ def _every_flag() -> dict[str, Any]:
 def _require_own(words: Sequence[str], study: Study) -> None:
     """Raises ConfigError for an option that only other studies have."""
     own = {**flag_types(_Options), **flag_types(study.options)}
-    given = [re.sub("_", "-", word.partition("=")[0]) for word in words if word.startswith("--")]
+    given = given_flags(words)
     for other in STUDIES:
         foreign = [flag for flag in given if flag in flag_types(other.options) and flag not in own]
         if foreign:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from headrace.cli.arguments import (
     TimeLimit,
     find_environment,
     flag_types,
+    given_flags,
     parse,
     repeating,
     require_known,
@@ -200,7 +200,7 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
     whose = f"those of {environment}" if environment else "general; name an environment to see its own"
     defaults = f"Defaults below are {whose}, with --algorithm {algorithm} --topology {topology}."
     read: Options = parse(kind, words, prog=prog, default=default, description=f"{description} {defaults}")
-    for flag in _given(words):
+    for flag in given_flags(words):
         read.require_effect(flag[2:].replace("-", "_"))
     return read
 
@@ -217,18 +217,13 @@ def _require_own(words: Sequence[str], choice: str, chosen: N, kinds: Mapping[N,
     """Raises ConfigError for a flag that the chosen kind does not have, but another kind does."""
     own = flag_types(kinds[chosen])
     flags = {other: flag_types(kind) for other, kind in kinds.items()}
-    for flag in _given(words):
+    for flag in given_flags(words):
         owners = [other for other, theirs in flags.items() if flag in theirs]
         if owners and flag not in own:
             raise ConfigError(
                 f"{flag} is a setting of --{choice} {' or '.join(owners)}, and this run's is {chosen}; "
                 f"leave it out or add --{choice} {owners[0]}"
             )
-
-
-def _given(words: Sequence[str]) -> list[str]:
-    """The words as flags, in alphabetical order: --no-double as --double, and --n_step=3 as --n-step."""
-    return sorted({re.sub("^--no-", "--", word.split("=")[0].replace("_", "-")) for word in words})
 
 
 def _chosen(words: Sequence[str], flag: str, names: Iterable[N]) -> N | None:

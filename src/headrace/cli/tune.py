@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from headrace.cli.arguments import Assignments
+from headrace.cli.arguments import Assignments, flag_of, given_flags
 from headrace.cli.train import RunOptions, read_run_options
 from headrace.errors import ConfigError, require
 from headrace.signals import held_back
@@ -38,10 +38,11 @@ def run(arguments: Sequence[str]) -> int:
     """Runs a study and prints its trials; returns the exit code, 130 after an interrupt."""
     options = read_run_options(TuneOptions, arguments, _PROG, "Find good settings by a study of training runs.")
     tuned_settings = _by_name(options.tune)
-    given = {word.partition("=")[0] for word in arguments}
+    given = given_flags(arguments)
     for name in tuned_settings:
-        if f"--{name.replace('_', '-')}" in given:
-            raise ConfigError(f"tune {name} and --{name} are given; leave one of them out")
+        flag = flag_of(f"--{name}")
+        if flag in given:
+            raise ConfigError(f"tune {name} and {flag} are given; leave one of them out")
     with held_back():
         from headrace.tuning import results
         from headrace.tuning.run import tune
