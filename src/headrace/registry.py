@@ -4,7 +4,7 @@ A module is imported only when it is needed.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -57,6 +57,10 @@ class Registry(Generic[T]):
             except ConfigError:  # said when this one is asked for
                 continue
         return known
+
+    def names_where(self, holds: Callable[[type[T]], bool]) -> str:
+        """The names of the classes for which it holds, for a message: "a or b"."""
+        return " or ".join(name for name, kind in self.known().items() if holds(kind))
 
     def require_registered(self, settings: object) -> None:
         """Raises ConfigError for anything but an object of a registered class: other processes could not make it."""

@@ -300,8 +300,8 @@ def test_weights_are_a_copy_of_the_policy() -> None:
         ),
         (
             EnvironmentSpec((84, 84), "uint8", 2, stack=4, continuous=True),
-            "algorithm is d4pg, and the observations are images of [4, 84, 84]; "
-            "its critic takes flat ones: network must be mlp",
+            "network is nature; it must be mlp: the critics take flat observations, "
+            "and these are images of [4, 84, 84]",
         ),
     ],
 )

@@ -45,6 +45,6 @@ def test_observations_are_flattened_and_bytes_scaled() -> None:
 
 @pytest.mark.parametrize("shape", [(84, 84), (3, 9, 9)])
 def test_images_are_refused(shape) -> None:
-    with pytest.raises(ConfigError, match="observations are images of") as refused:
+    with pytest.raises(ConfigError, match="these are images of") as refused:
         Critic(policy(shape, "uint8", "auto"), 1, (16,), 5)
     assert str(list(shape)) in str(refused.value)

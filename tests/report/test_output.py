@@ -36,9 +36,9 @@ def test_a_run_s_directory_takes_no_other_results(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "run")
     for name in ("run", "run/.", "link", "run/logs", "link/logs", "run/checkpoints/new"):
         with pytest.raises(ConfigError, match=f"^output is .*{name.rstrip('/.')}; it must be another directory"):
-            require_output_folder("output", tmp_path / name)
+            require_output_folder(tmp_path / name)
     for name in ("run/new", "new", ""):
-        require_output_folder("output", tmp_path / name)
+        require_output_folder(tmp_path / name)
 
 
 def test_what_can_t_be_written_is_refused_before_the_work(tmp_path: Path) -> None:

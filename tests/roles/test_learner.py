@@ -38,7 +38,8 @@ def batch(versions: list[int]) -> Batch:
     ],
 )
 def test_staleness_is_never_negative(versions: list[int], staleness: float) -> None:
-    learner = Learner(Still(), lambda timeout: batch(versions), None, None, publish_period=100, steps=10)
+    learner = Learner(Still(), lambda timeout: batch(versions), None, None, publish_period=100)
+    learner.steps = 10
     assert learner.step(1.0)
     assert learner.staleness == learner.mean_staleness == pytest.approx(staleness)
     assert learner.steps == 11

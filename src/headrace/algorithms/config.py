@@ -46,7 +46,7 @@ Engine = Literal["auto", "native", "torch"]
 OptimizerName = Literal["adam", "rmsprop", "centered-rmsprop", "adagrad", "momentum", "sgd"]
 
 NETWORKS = ("auto", *get_args(Kind))
-"""Names of networks."""
+"""The kinds of built-in networks, and "auto", which chooses one for the observations."""
 _DECAYS: dict[str, tuple[OptimizerName, ...]] = {
     "optimizer_decay": ("rmsprop", "centered-rmsprop", "momentum"),
     "adam_beta1": ("adam",),

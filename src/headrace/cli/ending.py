@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["FAILURES", "conclude", "repeatable"]
 
 FAILURES = (LaunchError, ServerError, DivergenceError)
-"""Errors of a run that is no user's mistake: in simulated time the same command repeats them."""
+"""Errors of a run that are no user's mistake: in simulated time the same command repeats them."""
 
 _STOPS = {
     "score": ("reached the target score", " --until-score X"),

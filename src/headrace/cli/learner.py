@@ -7,6 +7,7 @@ from headrace.cli.train import TrainOptions, read_options, start
 from headrace.errors import ConfigError
 from headrace.servers import shown
 from headrace.settings import ServerConfig
+from headrace.topologies.registry import TOPOLOGIES
 
 __all__ = ["run"]
 
@@ -24,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
     if not options.topology.takes_server:
         raise ConfigError(
             f"topology is {options.topology.name}, which is all on one machine: headrace train runs it, and {_PROG} "
-            "takes topology apex or parameter-server"
+            f"takes topology {TOPOLOGIES.names_where(lambda kind: kind.takes_server)}"
         )
     address = options.server.address
     if address is None:

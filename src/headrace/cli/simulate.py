@@ -67,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     path = options.output or default_run_directory(
         f"simulate-{config.environment}", config.algorithm.name, datetime.now()
     )
-    require_output_folder("output", path)
+    require_output_folder(path)
     if (path / "capacity.csv").exists():
         raise ConfigError(f"{path} has an earlier prediction; another --output is required")
     with held_back():

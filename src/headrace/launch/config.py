@@ -25,9 +25,9 @@ class LauncherConfig(ABC):
     """What --help says of it, in a few words."""
 
     @property
-    def starts_server(self) -> bool:
-        """Whether it starts a server for the run, which then has none in the training process."""
-        return False
+    def server_setting(self) -> str:
+        """The setting by which it starts a server for the run, instead of one in the training process; empty if not."""
+        return ""
 
     @property
     def takes_server(self) -> bool:

@@ -22,7 +22,6 @@ __all__ = ["FAULT_STATUSES", "SINGLE_THREAD", "ProcessLauncher", "child_environm
 
 FAULT_STATUSES = {kind: 80 + number for number, kind in enumerate(FAULTS)}
 """Exit statuses of roles that a restart would not help, by the error's class."""
-"""Exit status of a role that failed because of a user's mistake."""
 SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Set before a role imports anything: more threads than cores are what limits most published speedups."""
 _GRACE_SECONDS = 5.0

@@ -246,6 +246,11 @@ class Architecture:
         """The setting that determines the number of parameters, and its value."""
         return ("network", self.own.build) if self.own else ("hidden", self.hidden)
 
+    def require_flat(self) -> None:
+        """Raises ConfigError for images, which critics don't take."""
+        flat = "mlp: the critics take flat observations, and these are images of"
+        require("network", self.kind, self.kind == "mlp", f"{flat} {list(self.input_shape)}")
+
     def to_record(self) -> dict[str, Any]:
         """The description as a JSON-able dict."""
         return asdict(self)

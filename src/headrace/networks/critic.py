@@ -5,7 +5,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from headrace._native import DenseLayer, DenseNetwork
-from headrace.errors import ConfigError
 from headrace.networks.architecture import Architecture, require_parameters
 from headrace.networks.layout import Layout, Parameter, affine
 
@@ -31,11 +30,7 @@ class Critic:
     atoms: int
 
     def __post_init__(self) -> None:
-        if self.architecture.kind != "mlp":
-            raise ConfigError(
-                f"algorithm is d4pg, and the observations are images of {list(self.architecture.input_shape)}; "
-                "its critic takes flat ones: network must be mlp"
-            )
+        self.architecture.require_flat()
         require_parameters("critic_hidden", self.hidden, self.layout.size)
 
     @property

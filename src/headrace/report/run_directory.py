@@ -68,9 +68,9 @@ def require_output(field: str, path: Path, suffix: str) -> None:
         raise StorageError(f"can't write {path}: {problem}")
 
 
-def require_output_folder(field: str, path: Path) -> None:
+def require_output_folder(path: Path) -> None:
     """Checks a folder before results are written in it; raises ConfigError for a run's directory and its folders."""
-    require(field, path, not _is_run(path) and _owner(path) is None, "another directory, since this is a run's")
+    require("output", path, not _is_run(path) and _owner(path) is None, "another directory, since this is a run's")
 
 
 def default_run_directory(environment: str, algorithm: str, now: datetime) -> Path:

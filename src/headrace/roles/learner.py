@@ -34,10 +34,9 @@ class Learner:
         update_priorities: Callable[[NDArray[np.uint64], NDArray[np.float32]], object] | None,
         publisher: Publisher | None,
         publish_period: int,
-        steps: int = 0,
     ) -> None:
         self.clock = PhaseClock(LEARNER_PHASES)
-        self.steps = steps
+        self.steps = 0
         self.loss = float("nan")
         self.staleness = self._staleness_sum = 0.0
         self._updates = 0

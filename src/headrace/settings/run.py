@@ -81,17 +81,17 @@ class RunConfig:
         require("final_evaluation_episodes", final, final >= 0, "0 or more")
         require("final_evaluation_episodes", final, final <= MOST_EPISODES, f"at most {MOST_EPISODES:,}")
         require("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1")
-        own = self.launcher.starts_server
+        own = self.launcher.server_setting
         if own and self.server.address is not None:
-            raise ConfigError(f"server is {shown(self.server.address)} and server_node is given: leave one of them out")
+            raise ConfigError(f"server is {shown(self.server.address)} and {own} is given: leave one of them out")
         if own and not self.topology.takes_server:
-            raise ConfigError(f"server_node is given and topology is {self.topology.name}, which uses no server")
+            raise ConfigError(f"{own} is given and topology is {self.topology.name}, which uses no server")
         if self.server.address is not None and not self.launcher.takes_server:
             raise ConfigError(
                 f"server is {shown(self.server.address)} and launcher is {self.launcher.name}: leave the server out"
             )
         if self.server.address is not None and not self.topology.takes_server:
-            able = " or ".join(name for name, kind in TOPOLOGIES.known().items() if kind.takes_server)
+            able = TOPOLOGIES.names_where(lambda kind: kind.takes_server)
             raise ConfigError(
                 f"server is {shown(self.server.address)} and topology is {self.topology.name}, which is all on one "
                 f"machine: leave the server out, or take topology {able}"
@@ -102,10 +102,10 @@ class RunConfig:
         algorithm, topology = type(self.algorithm), type(self.topology)
         unused = topology.unused_settings(algorithm)
         if setting in unused:
-            able = [kind.name for kind in TOPOLOGIES.known().values() if setting not in kind.unused_settings(algorithm)]
+            able = TOPOLOGIES.names_where(lambda kind: setting not in kind.unused_settings(algorithm))
             raise ConfigError(
                 f"{setting} is given, and topology is {topology.name}, where it has no effect: leave it out, or take "
-                f"topology {' or '.join(able)}"
+                f"topology {able}"
             )
         period = self.evaluation_period_seconds
         if setting == "evaluation_period_steps" and period and "evaluation_period_seconds" not in unused:

@@ -54,7 +54,7 @@ def run_plan(
     Of each part it shows the cases of the plan and those of the commands that wrote its rows, or, where none is
     measured, rows of the same scale whose settings have changed since. It says how many rows it does not show.
     """
-    require_output_folder("output", output)
+    require_output_folder(output)
     make_folder(output)
     sheets = {part.name: Sheet(_file(output, part), origin, part.columns, part.later) for part in study.parts}
     wanted = {part: cases for part, cases in plan.items() if not parts or part in parts}

@@ -60,6 +60,11 @@ class Topology(ABC):
     takes_server: ClassVar[bool] = False
     """Whether a run may use a separate server, where actors or workers may be started separately from the learner."""
 
+    @staticmethod
+    def names_without_workers() -> str:
+        """The topologies whose processes either act or learn, for a message."""
+        return TOPOLOGIES.names_where(lambda kind: not kind.has_workers)
+
     @property
     def acting_kind(self) -> ActingKind:
         """Kind of the roles that act."""

@@ -50,7 +50,7 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
             raise ConfigError(
                 f"algorithm is {config.algorithm.name}, whose updater has not called open_vector, and topology is "
                 f"{config.topology.name}, whose workers share parameters so: a call for each optimizer, or topology "
-                "apex or serial, is required"
+                f"{config.topology.names_without_workers()}, is required"
             )
         topology, note = config.topology.resolved(updater.architecture)
         context = RunContext(
@@ -81,7 +81,7 @@ def given_device(config: RunConfig) -> str | None:
     if config.topology.has_workers and device != "cpu":
         raise ConfigError(
             f"device is {config.device} and topology is {config.topology.name}, whose workers learn on the CPU: "
-            "cpu or auto is required, or topology apex or serial"
+            f"cpu or auto is required, or topology {config.topology.names_without_workers()}"
         )
     return device
 

@@ -75,7 +75,7 @@ def record_frames(
 
 
 def export(run: RunDirectory, path: Path) -> float:
-    """Writes the network as an ONNX graph; returns their largest difference on 4 x 64 inputs.
+    """Writes the network as an ONNX graph; returns the largest difference of their outputs for 4 x 64 inputs.
 
     The graph's metadata says what `load_policy()` needs to use it without the run and its environment. Raises
     CheckpointError, and writes nothing, if the two disagree; ConfigError unless the path ends in .onnx and is not a
@@ -93,9 +93,8 @@ def export(run: RunDirectory, path: Path) -> float:
     vectors = topology.open_saved_vectors()
     updater = config.algorithm.make_updater(spec, "cpu", config.seed, vectors, config.learner_engine)
     updater.load(parameters)
-    graph = PolicyGraph(updater.architecture).serialize(
-        updater.weights()
-    )  # workers learn on while policy.onnx is saved
+    weights = updater.weights()  # workers learn on while policy.onnx is saved
+    graph = PolicyGraph(updater.architecture).serialize(weights)
     random = np.random.default_rng(0)
     shape = (_CHECKED, *spec.input_shape)
     policy = Policy(graph, 1)

@@ -122,13 +122,13 @@ class Study:
             return None
         return Trial(chosen.number, config, self._run_path(chosen.number))
 
-    def report(self, number_: int, record: Mapping[str, Any]) -> bool:
+    def report(self, number: int, record: Mapping[str, Any]) -> bool:
         """Adds a trial's evaluation, a record of metrics.jsonl; returns whether the trial is to be stopped."""
-        running = self._running[number_]
+        running = self._running[number]
         chosen, evaluations = running.chosen, running.evaluations
         steps, seconds, score = record["environment_steps"], record["seconds"], record["mean_return"]
         running.environment_steps, running.seconds = steps, seconds
-        self._say(f"trial {number_}: {score_text(score)} after {count(steps)} steps, {duration(seconds)}")
+        self._say(f"trial {number}: {score_text(score)} after {count(steps)} steps, {duration(seconds)}")
         if score is None:
             return False
         share = max(steps / (self.config.steps or math.inf), seconds / (self.config.time_limit_seconds or math.inf))
@@ -136,13 +136,13 @@ class Study:
         _report_parts(chosen, evaluations)
         if share >= 1 or not chosen.should_prune():
             return False
-        self._say(f"trial {number_}: its scores are below the median of earlier trials; it is stopped")
+        self._say(f"trial {number}: its scores are below the median of earlier trials; it is stopped")
         running.pruned = True
         return True
 
-    def end(self, number_: int, outcome: Outcome) -> None:
+    def end(self, number: int, outcome: Outcome) -> None:
         """Adds how a trial ended; raises ConfigError if the first three trials fail by the same user's mistake."""
-        running = self._running.pop(number_)
+        running = self._running.pop(number)
         chosen, evaluations = running.chosen, running.evaluations
         score = evaluations[-1][1] if outcome.score is None and evaluations else outcome.score
         known = {
@@ -155,15 +155,15 @@ class Study:
         if outcome.error:
             chosen.set_user_attr("note", outcome.error)
             self._study.tell(chosen, state=TrialState.FAIL)
-            self._say(f"trial {number_}: failed: {outcome.error}")
+            self._say(f"trial {number}: failed: {outcome.error}")
         elif outcome.interrupted:
             self._study.tell(chosen, state=TrialState.PRUNED if running.pruned else TrialState.FAIL)
-            self._say(f"trial {number_}: {'pruned' if running.pruned else 'interrupted'}, score {score_text(score)}")
+            self._say(f"trial {number}: {'pruned' if running.pruned else 'interrupted'}, score {score_text(score)}")
         else:
             self._study.tell(chosen, score)
             best = self._study.best_trial
             shown_best = f"best: trial {best.number}, {score_text(best.value)}"
-            self._say(f"trial {number_}: complete, score {score_text(score)}; {shown_best}")
+            self._say(f"trial {number}: complete, score {score_text(score)}; {shown_best}")
         self._require_no_common_mistake(outcome)
 
     def rows(self) -> list[TrialRow]:
@@ -185,8 +185,8 @@ class Study:
     ) -> None:
         self.close()
 
-    def _run_path(self, number_: int) -> Path:
-        return self.path / "trials" / f"{number_:04}"
+    def _run_path(self, number: int) -> Path:
+        return self.path / "trials" / f"{number:04}"
 
     def _row(self, trial: "optuna.trial.FrozenTrial") -> TrialRow:
         known = trial.user_attrs

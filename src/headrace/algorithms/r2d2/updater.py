@@ -109,7 +109,7 @@ class R2D2Updater(OffPolicyUpdater):
         target = (
             double_q_target(r, d, values, q_all[rows, returns.bootstrap].reshape(flat))
             if config.double
-            else (q_target(r, d, values))
+            else q_target(r, d, values)
         )
         q_t, a_t = q_all[:, :learned].reshape(flat), action.ravel()
         counted = returns.learned.ravel()

@@ -52,9 +52,9 @@ class Ray(LauncherConfig):
         return False
 
     @property
-    def starts_server(self) -> bool:
-        """Whether a node for the server is given."""
-        return self.server_node is not None
+    def server_setting(self) -> str:
+        """The node of the server, if one is given."""
+        return "" if self.server_node is None else "server_node"
 
     def open(self, seed: int = 0) -> AbstractContextManager[Site]:
         """A connection to the cluster; raises ConfigError if Ray is not installed or has no cluster at the address."""

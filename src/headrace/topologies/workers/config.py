@@ -42,8 +42,8 @@ class Workers(Topology):
         """Raises ConfigError for an algorithm that plans."""
         if algorithm.world_model is not None:
             raise ConfigError(
-                f"algorithm is {algorithm.name}, and this topology's workers do not plan: topology apex or serial, or "
-                "no planning, is required"
+                f"algorithm is {algorithm.name}, and this topology's workers do not plan: topology "
+                f"{self.names_without_workers()}, or no planning, is required"
             )
 
     def sized(self, processes: int, environments: int) -> Self:
@@ -85,6 +85,6 @@ class Workers(Topology):
         if context.updater.architecture.recurrent:
             raise ConfigError(
                 f"algorithm is {context.algorithm.name}, and topology is {self.name}, whose workers do not act with a "
-                "recurrent policy: topology apex or serial is required"
+                f"recurrent policy: topology {self.names_without_workers()} is required"
             )
         return WorkersProgram(self, context, generation)
