@@ -25,7 +25,8 @@ def test_a_worker_that_waits_at_its_start_sends_reports() -> None:
         return newer_than + 1, gates.pop(0).to_json()
 
     server, stop = Mock(fetch=fetch), new_event()
-    watch, alive = GateWatch(server, 3, stop), Heartbeat(Waiting(3, generation=2), server, stop, run_id="mine")
+    alive = Heartbeat(Waiting(3, generation=2), server, stop, lambda: {"run_id": "mine"})
+    watch = GateWatch(server, 3, stop)
     waited = watch.wait(alive)
     assert waited is not None
     assert waited > 0

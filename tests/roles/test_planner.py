@@ -20,7 +20,7 @@ from headrace.clock import new_event
 from headrace.networks import Architecture
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.replay import BatchBuffer, ChunkWriter, ReplayTable, Signature, Table
-from headrace.roles import planner
+from headrace.roles import heartbeat
 from headrace.roles.base import REPORTS, RoleContext
 from headrace.roles.handles import POLICY, SIMULATED, TRANSITIONS
 from headrace.roles.planner import Planner, PlannerRole, PlannerSettings
@@ -249,7 +249,7 @@ def test_the_same_seed_simulates_the_same() -> None:
 
 def test_a_planner_reports_while_its_simulations_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """As they are during an evaluation."""
-    monkeypatch.setattr(planner, "_HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeat, "_PERIOD_SECONDS", 0.01)
     native = Server()
     endpoint = Endpoint(native.listen("unix:@"), "run")
     server = open_server(endpoint)

@@ -18,7 +18,7 @@ from headrace.networks.precision import Precision
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder, PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, Stamp
-from headrace.roles import quantizer
+from headrace.roles import heartbeat, quantizer
 from headrace.roles.base import REPORTS, RoleContext, Stop
 from headrace.roles.handles import PARAMETERS, POLICY
 from headrace.roles.publisher import parameter_blobs
@@ -90,7 +90,7 @@ class Bench:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setattr(quantizer, "_HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeat, "_PERIOD_SECONDS", 0.01)
     monkeypatch.setattr(quantizer, "_CHECK_SECONDS", 0.01)
     made = Bench()
     yield made

@@ -1,6 +1,7 @@
-"""Reports of a role that has nothing else to report."""
+"""Reports of a role at regular times."""
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.clock import monotonic
@@ -16,13 +17,16 @@ _PERIOD_SECONDS = 1.0
 class Heartbeat:
     """Reports about once a second that a role is alive; no report in the phase "environment" means that one hangs.
 
-    `more` is what the run needs besides the role to accept the report. One thread.
+    `figures` returns what else a report says. One thread.
     """
 
-    def __init__(self, role: Role, server: RoleServer, stop: Stop, **more: Any) -> None:
-        self._record = {"role": role.kind, "index": role.index, "generation": role.generation, **more}
+    def __init__(
+        self, role: Role, server: RoleServer, stop: Stop, figures: Callable[[], Mapping[str, Any]] = dict
+    ) -> None:
+        self._record = {"role": role.kind, "index": role.index, "generation": role.generation}
         self._server = server
         self._stop = stop
+        self._figures = figures
         self._next = 0.0
         self._phase = ""
 
@@ -32,10 +36,14 @@ class Heartbeat:
         self()
 
     def __call__(self) -> None:
-        """Raises ClosedError if the role was asked to stop."""
+        """Reports if it is time; raises ClosedError if the role was asked to stop."""
         if self._stop.is_set():
             raise ClosedError("the role was asked to stop")
         now = monotonic()
         if now >= self._next:
             self._next = now + _PERIOD_SECONDS
-            self._server.put(REPORTS, json.dumps({**self._record, "phase": self._phase}).encode())
+            self.send(self._server)
+
+    def send(self, server: RoleServer) -> None:
+        """Reports now, over this connection: a request to stop may have interrupted the role's own."""
+        server.put(REPORTS, json.dumps({**self._record, **self._figures(), "phase": self._phase}).encode())

@@ -1,7 +1,6 @@
 """Learns a world model from real transitions and sends simulated ones (Sutton 1990, Dyna)."""
 
 import contextlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,21 +13,20 @@ from headrace.algorithms.dyna_q.model_learner import ModelLearner
 from headrace.algorithms.dyna_q.simulation import simulate, write_chunks
 from headrace.algorithms.exploration import EpsilonGreedy
 from headrace.algorithms.writers import table_signature
-from headrace.clock import monotonic, spend
+from headrace.clock import spend
 from headrace.errors import ClosedError
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder
 from headrace.replay import BatchBuffer, ReplayTable
-from headrace.roles.base import REPORTS, Role, RoleContext
+from headrace.roles.base import Role, RoleContext
 from headrace.roles.handles import PolicyHandle, TableHandle
-from headrace.servers.base import RoleServer
+from headrace.roles.heartbeat import Heartbeat
 from headrace.types import Array, Batch, EnvironmentSpec
 
 __all__ = ["Planner", "PlannerRole", "PlannerSettings"]
 
 _POLL_SECONDS = 0.005
-_HEARTBEAT_SECONDS = 1.0
 _ROWS = 128
 """Number of simulations in one batch."""
 _CATCH_UP_STEPS = 10_000
@@ -179,27 +177,16 @@ class PlannerRole(Role):
         decoder = PolicyDecoder(self.settings.precision, self.settings.communication_bits)
         policy: Policy | None = None
         planner: Planner | None = None
-        next_report = 0.0
-
-        def report(server: RoleServer = server) -> None:
-            base = {"role": self.kind, "index": self.index, "generation": self.generation}
-            server.put(REPORTS, json.dumps(base | (planner.report() if planner else {})).encode())
-
-        def report_when_due() -> None:
-            nonlocal next_report
-            now = monotonic()
-            if now >= next_report:
-                next_report = now + _HEARTBEAT_SECONDS
-                report()
+        alive = Heartbeat(self, server, stop, lambda: planner.report() if planner else {})
 
         def push(*chunks: bytes) -> None:
             while not sender.post(self.simulated.name, *chunks, wait=False):  # an evaluation may hold the tables
-                report_when_due()
-                if stop.wait(_POLL_SECONDS):
-                    raise ClosedError("the planner was asked to stop")
+                alive()
+                stop.wait(_POLL_SECONDS)
 
         with contextlib.suppress(ClosedError):
-            while not stop.is_set():
+            while True:
+                alive()
                 found = server.fetch(self.policy.name, policy.version if policy else 0)
                 if found and policy:
                     policy.load(decoder.decode(found[1]), found[0])
@@ -215,8 +202,7 @@ class PlannerRole(Role):
                         index=self.index,
                         generation=self.generation,
                     )
-                report_when_due()
                 if planner is None or not planner.advance(int(transitions.stats()["inserts"])):
                     stop.wait(_POLL_SECONDS)
-        with contextlib.suppress(ClosedError):  # a stop may have interrupted the other connections
-            report(context.connect())
+        with contextlib.suppress(ClosedError):
+            alive.send(context.connect())

@@ -1,6 +1,5 @@
 """Converts the learner's parameters to policies that actors install (Krishnan et al. 2022, ActorQ)."""
 
-import json
 import sys
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,14 +15,14 @@ from headrace.networks.records import ILLEGAL
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder, PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, decode_snapshot
-from headrace.roles.base import REPORTS, Role, RoleContext
+from headrace.roles.base import Role, RoleContext
 from headrace.roles.handles import ParametersHandle, PolicyHandle
+from headrace.roles.heartbeat import Heartbeat
 from headrace.servers.base import RoleServer
 
 __all__ = ["QuantizerRole"]
 
 _POLL_SECONDS = 0.002
-_HEARTBEAT_SECONDS = 1.0
 _CHECK_SECONDS = 2.0
 """Interval of checks that the server still has what was published: a restarted server does not."""
 _MEASURE_SECONDS = 5.0
@@ -49,21 +48,24 @@ class QuantizerRole(Role):
     def run(self, context: RoleContext) -> None:
         """Runs until stopped; ends with ClosedError when the server is gone."""
         with new_executor("error") as executor:
-            quantizer = _Quantizer(context.connect(), self, executor)
+            server = context.connect()
+            quantizer = _Quantizer(server, self, executor)
+            alive = Heartbeat(self, server, context.stop, quantizer.report)
             try:
-                while not context.stop.is_set():
-                    quantizer.report()
+                while True:
+                    alive()
                     if not quantizer.advance():
                         quantizer.check()
                         context.stop.wait(_POLL_SECONDS)
-            except ClosedError:  # how a process is stopped, too; the interrupted connection is of no more use
+            except ClosedError:
                 if not context.stop.is_set():
                     raise
-            quantizer.finish(context.connect())
+            quantizer.finish()
+            alive.send(context.connect())
 
 
 class _Quantizer:
-    """Publishes policies and reports on them. One thread, and the executor's thread for measurements."""
+    """Publishes policies and measures them. One thread, and the executor's thread for measurements."""
 
     def __init__(self, server: RoleServer, role: QuantizerRole, executor: Executor) -> None:
         self._server = server
@@ -76,7 +78,7 @@ class _Quantizer:
         self._blobs: dict[str, bytes] = {}
         self._version = self._versions = self._parameter_bytes = 0
         self._seconds = 0.0
-        self._next_report = self._next_check = self._next_measurement = 0.0
+        self._next_check = self._next_measurement = 0.0
 
     def advance(self) -> bool:
         """Converts newer parameters, if there are any, to a policy and publishes it; returns whether it did."""
@@ -103,30 +105,11 @@ class _Quantizer:
             if min(self._server.version(name) for name in self._blobs) < self._version:
                 self._publish()
 
-    def report(self) -> None:
-        """Sends a report once a second, also as a heartbeat."""
-        now = monotonic()
-        if now >= self._next_report:
-            self._next_report = now + _HEARTBEAT_SECONDS
-            if self._measuring is not None and self._measuring.done():
-                self._take_error(self._measuring)
-            self._send()
-
-    def finish(self, server: RoleServer) -> None:
-        """Sends the last report, with the error that is being measured, so that a short run has one too."""
-        self._server = server
-        if self._measuring is not None:
-            self._take_error(self._measuring)
-        self._send()
-
-    def _take_error(self, measuring: Outcome[dict[str, Any]]) -> None:
-        self._error, self._measuring = _outcome(measuring), None
-
-    def _send(self) -> None:
-        record = {
-            "role": "quantizer",
-            "index": self._role.index,
-            "generation": self._role.generation,
+    def report(self) -> dict[str, Any]:
+        """Totals, and the newest error; None before the first measurement has ended."""
+        if self._measuring is not None and self._measuring.done():
+            self.finish()
+        return {
             "version": self._version,
             "versions": self._versions,
             "seconds": self._seconds,
@@ -134,7 +117,11 @@ class _Quantizer:
             "parameter_bytes": self._parameter_bytes,
             "error": self._error,
         }
-        self._server.put(REPORTS, json.dumps(record).encode())
+
+    def finish(self) -> None:
+        """Waits for the error that is being measured, so that a short run has one too."""
+        if self._measuring is not None:
+            self._error, self._measuring = _outcome(self._measuring), None
 
     def _publish(self) -> None:
         for name, data in self._blobs.items():

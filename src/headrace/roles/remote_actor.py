@@ -57,7 +57,7 @@ class ActorRole(ActingRole):
         decoder = PolicyDecoder(settings.precision, settings.communication_bits)
         clock = PhaseClock(ACTOR_PHASES, len(settings.exploration))
         with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
-            alive = Heartbeat(self, report_server, stop, run_id=settings.run_id)
+            alive = Heartbeat(self, report_server, stop, lambda: {"run_id": settings.run_id})
             policy = _first_policy(policy_server, self.policy.name, decoder, alive, stop)
             if policy is None:
                 return

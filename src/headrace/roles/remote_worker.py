@@ -127,7 +127,7 @@ class WorkerRole(ActingRole):
         acting = settings.acting
         with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
             gate = GateWatch(server, self.index, context.stop)
-            alive = Heartbeat(self, server, context.stop, run_id=acting.run_id)
+            alive = Heartbeat(self, server, context.stop, lambda: {"run_id": acting.run_id})
             if gate.wait(alive) is None:
                 return
             vectors: list[MeasuredVector] = []

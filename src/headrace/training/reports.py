@@ -98,7 +98,8 @@ class Reports:
             self._append_planning(self._unrecorded.pop(index))
 
     def _append_planning(self, report: dict[str, Any]) -> None:
-        self._session.record("planning", **{name: value for name, value in report.items() if name != "role"})
+        known = {name: value for name, value in report.items() if name not in ("role", "phase")}
+        self._session.record("planning", **known)
 
     def _record_error(self, report: dict[str, Any]) -> None:
         """Records the quantizer's newest measurement of its policies' error."""
