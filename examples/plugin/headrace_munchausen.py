@@ -14,10 +14,8 @@ from headrace.algorithms.config import ActionKind
 from headrace.errors import require
 
 if TYPE_CHECKING:
-    from headrace.algorithms.base import Updater
-    from headrace.algorithms.config import Engine
-    from headrace.gradients.base import OpenVector
-    from headrace.types import Array, EnvironmentSpec
+    from headrace.algorithms.dqn.updater import DQNUpdater
+    from headrace.types import Array
 
 __all__ = ["MunchausenDQN"]
 
@@ -46,15 +44,8 @@ class MunchausenDQN(DQN):
         require("munchausen_weight", self.munchausen_weight, 0 <= self.munchausen_weight <= 1, "between 0 and 1")
         require("log_policy_floor", self.log_policy_floor, self.log_policy_floor <= 0, "at most 0")
 
-    def make_updater(
-        self,
-        spec: "EnvironmentSpec",
-        device: str,
-        seed: int,
-        open_vector: "OpenVector | None" = None,
-        engine: "Engine" = "auto",
-    ) -> "Updater":
-        """DQN's updater with another target; imported here because actors do without it."""
+    def updater_class(self) -> "type[DQNUpdater]":
+        """DQN's with another target; imported here because actors do without it."""
         from headrace.algorithms.dqn.updater import DQNUpdater
         from headrace.types import Array
 
@@ -74,7 +65,7 @@ class MunchausenDQN(DQN):
                 soft_value = (np.exp(log_pi_tp1) * (q_tp1 - tau * log_pi_tp1)).sum(1)
                 return reward + settings.munchausen_weight * taken + discount * soft_value
 
-        return MunchausenUpdater(self, spec, device, seed, open_vector, engine)
+        return MunchausenUpdater
 
 
 def log_softmax(x: "Array") -> "Array":

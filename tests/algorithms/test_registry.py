@@ -74,7 +74,7 @@ def test_built_in_algorithms_cannot_be_replaced(install: Callable[[str, str], No
             GOOD.replace("import DQN", "import DQN\nfrom headrace.algorithms.config import OffPolicy").replace(
                 "(DQN)", "(OffPolicy)"
             ),
-            "has no summary, action_kinds, exploration, greedy, make_exploration, make_updater",
+            "has no summary, action_kinds, exploration, greedy, make_exploration, updater_class",
         ),
         ("from headrace import DQN as Kind", 'a subclass of Algorithm whose name is "added"'),
     ],

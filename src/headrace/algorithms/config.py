@@ -1,7 +1,7 @@
 """The contract of every algorithm: its settings, and what it answers for itself."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -150,6 +150,12 @@ class Algorithm(ABC):
         return Architecture.of(spec, self.network, self.hidden)
 
     @abstractmethod
+    def updater_class(self) -> "Callable[..., Updater]":
+        """The class of its updater, called with these settings and the arguments of make_updater().
+
+        It is imported here: actors do without it.
+        """
+
     def make_updater(
         self,
         spec: EnvironmentSpec,
@@ -163,6 +169,7 @@ class Algorithm(ABC):
         `device` is "cpu", or a GPU as torch names it. `open_vector` opens the parameter vectors that workers share; by
         default they belong to this process. `engine` computes the networks.
         """
+        return self.updater_class()(self, spec, device, seed, open_vector, engine)
 
     @abstractmethod
     def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.config import (
     ActionKind,
-    Engine,
     OnPolicy,
     OptimizerName,
     Tuned,
@@ -21,7 +20,6 @@ from headrace.types import Array, EnvironmentSpec
 
 if TYPE_CHECKING:
     from headrace.algorithms.base import RolloutPolicy, Updater
-    from headrace.gradients.base import OpenVector
 
 __all__ = ["A3C"]
 
@@ -67,18 +65,11 @@ class A3C(OnPolicy):
 
         return PRESETS
 
-    def make_updater(
-        self,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: "OpenVector | None" = None,
-        engine: Engine = "auto",
-    ) -> "Updater":
+    def updater_class(self) -> "type[Updater]":
         """Policy and value."""
         from headrace.algorithms.a3c.updater import A3CUpdater
 
-        return A3CUpdater(self, spec, device, seed, open_vector, engine)
+        return A3CUpdater
 
     def rollout_policy(self, updater: "Updater") -> "RolloutPolicy":
         """The updater itself."""

@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.algorithms.config import ActionKind, Engine, OffPolicy, Tuned, require_decays, require_not_negative
+from headrace.algorithms.config import ActionKind, OffPolicy, Tuned, require_decays, require_not_negative
 from headrace.algorithms.sac.actor_critic import MOST_TEMPERATURE, GaussianActorCritic
 from headrace.errors import require
 from headrace.fields import MOST_STEPS, require_positive
-from headrace.types import EnvironmentSpec
 
 if TYPE_CHECKING:
     from headrace.algorithms.base import Updater
-    from headrace.gradients.base import OpenVector
 
 __all__ = ["CrossQ"]
 
@@ -86,15 +84,8 @@ class CrossQ(GaussianActorCritic):
         """That of batch normalization's statistics."""
         return 1 - self.statistics_momentum
 
-    def make_updater(
-        self,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: "OpenVector | None" = None,
-        engine: Engine = "auto",
-    ) -> "Updater":
+    def updater_class(self) -> "type[Updater]":
         """Policy, twin critics, temperature, and the running statistics of policy and critics."""
         from headrace.algorithms.crossq.updater import CrossQUpdater
 
-        return CrossQUpdater(self, spec, device, seed, open_vector, engine)
+        return CrossQUpdater

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.config import (
     ActionKind,
-    Engine,
     OffPolicy,
     Tuned,
     require_not_negative,
@@ -23,7 +22,6 @@ from headrace.types import Array, EnvironmentSpec
 
 if TYPE_CHECKING:
     from headrace.algorithms.base import Updater
-    from headrace.gradients.base import OpenVector
 
 __all__ = ["D4PG"]
 
@@ -77,18 +75,11 @@ class D4PG(OffPolicy):
 
         return PRESETS
 
-    def make_updater(
-        self,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: "OpenVector | None" = None,
-        engine: Engine = "auto",
-    ) -> "Updater":
+    def updater_class(self) -> "type[Updater]":
         """Policy, critic and their targets."""
         from headrace.algorithms.d4pg.updater import D4PGUpdater
 
-        return D4PGUpdater(self, spec, device, seed, open_vector, engine)
+        return D4PGUpdater
 
     @property
     def other_widths(self) -> tuple[int, ...]:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.config import (
     ActionKind,
-    Engine,
     OffPolicy,
     OptimizerName,
     Tuned,
@@ -26,7 +25,6 @@ from headrace.types import Array, EnvironmentSpec
 
 if TYPE_CHECKING:
     from headrace.algorithms.base import Updater
-    from headrace.gradients.base import OpenVector
 
 __all__ = ["DQN"]
 
@@ -98,18 +96,11 @@ class DQN(OffPolicy):
             )
         return Architecture.of(spec, self.network, self.hidden, self.dueling)
 
-    def make_updater(
-        self,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: "OpenVector | None" = None,
-        engine: Engine = "auto",
-    ) -> "Updater":
+    def updater_class(self) -> "type[Updater]":
         """Online and target network."""
         from headrace.algorithms.dqn.updater import DQNUpdater
 
-        return DQNUpdater(self, spec, device, seed, open_vector, engine)
+        return DQNUpdater
 
     def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
         """The actions with the largest Q values [B, A]: [B], or [B, D] with the largest in each dimension."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
-from headrace.algorithms.config import ActionKind, Engine, Tuned, require_fractions
+from headrace.algorithms.config import ActionKind, Tuned, require_fractions
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.r2d2.windows import WindowForm, WindowWriters
 from headrace.algorithms.writers import StepWriters, TableForm
@@ -17,7 +17,6 @@ from headrace.types import EnvironmentSpec
 if TYPE_CHECKING:
     from headrace.algorithms.base import Updater
     from headrace.algorithms.r2d2.updater import R2D2Updater
-    from headrace.gradients.base import OpenVector
 
 __all__ = ["R2D2"]
 
@@ -83,18 +82,11 @@ class R2D2(DQN):
         """One Q value for each action, after a recurrent layer."""
         return Architecture.of(spec, self.network, self.hidden, self.dueling, cell=self.cell, memory=self.memory)
 
-    def make_updater(
-        self,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: "OpenVector | None" = None,
-        engine: Engine = "auto",
-    ) -> "Updater":
+    def updater_class(self) -> "type[Updater]":
         """Online and target network, computed by torch."""
         from headrace.algorithms.r2d2.updater import R2D2Updater
 
-        return R2D2Updater(self, spec, device, seed, open_vector, engine)
+        return R2D2Updater
 
     def make_memory(self, updater: "Updater") -> Memory:
         """The states of the updater's policy."""

@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.algorithms.config import ActionKind, Engine, Tuned
+from headrace.algorithms.config import ActionKind, Tuned
 from headrace.algorithms.sac.actor_critic import MOST_TEMPERATURE, GaussianActorCritic
 from headrace.fields import require_positive
-from headrace.types import EnvironmentSpec
 
 if TYPE_CHECKING:
     from headrace.algorithms.base import Updater
-    from headrace.gradients.base import OpenVector
 
 __all__ = ["SAC"]
 
@@ -56,15 +54,8 @@ class SAC(GaussianActorCritic):
 
         return PRESETS
 
-    def make_updater(
-        self,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: "OpenVector | None" = None,
-        engine: Engine = "auto",
-    ) -> "Updater":
+    def updater_class(self) -> "type[Updater]":
         """Policy, twin critics with their targets, and temperature."""
         from headrace.algorithms.sac.updater import SACUpdater
 
-        return SACUpdater(self, spec, device, seed, open_vector, engine)
+        return SACUpdater

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.config import (
     ActionKind,
-    Engine,
     OffPolicy,
     Tuned,
     require_not_negative,
@@ -23,7 +22,6 @@ from headrace.types import Array, EnvironmentSpec
 
 if TYPE_CHECKING:
     from headrace.algorithms.base import Updater
-    from headrace.gradients.base import OpenVector
 
 __all__ = ["TD3"]
 
@@ -78,18 +76,11 @@ class TD3(OffPolicy):
 
         return PRESETS
 
-    def make_updater(
-        self,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: "OpenVector | None" = None,
-        engine: Engine = "auto",
-    ) -> "Updater":
+    def updater_class(self) -> "type[Updater]":
         """Policy, twin critics and their targets."""
         from headrace.algorithms.td3.updater import TD3Updater
 
-        return TD3Updater(self, spec, device, seed, open_vector, engine)
+        return TD3Updater
 
     @property
     def other_widths(self) -> tuple[int, ...]:
