@@ -80,7 +80,7 @@ def test_learns_a_maze_with_masks(train: Train, monkeypatch: pytest.MonkeyPatch)
 def test_learns_an_action_of_three_dimensions(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = {"learning_rate": 5e-3, "samples_per_step": 16.0}
     algorithm = dataclasses.replace(DQN, hidden=(128,), discount=0.0, loss="squared", **rates)
-    environment = f"{TOY}:Wheels"
+    environment = "headrace/Wheels-v0"
     result = start(
         train,
         monkeypatch,
@@ -113,7 +113,7 @@ def test_learns_a_dict_action_with_masks(train: Train, monkeypatch: pytest.Monke
         ("Blackjack-v1", DQN),
         (f"{TOY}:Maze", MLP),
         pytest.param("FrozenLake-v1", DQN, marks=pytest.mark.slow),
-        pytest.param(f"{TOY}:Wheels", DQN, marks=pytest.mark.slow),
+        pytest.param("headrace/Wheels-v0", DQN, marks=pytest.mark.slow),
         pytest.param(f"{TOY}:Goal", TD3_SMALL, marks=pytest.mark.slow),
     ],
 )

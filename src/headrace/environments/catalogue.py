@@ -14,7 +14,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
-from headrace.environments import memory, reach, snake, toy
+from headrace.environments import memory, reach, snake, wheels
 from headrace.environments.base import Suite, VectorSuite
 from headrace.environments.calls import calling
 from headrace.environments.names import newest
@@ -27,7 +27,7 @@ __all__ = ["make", "make_vector"]
 snake.register()
 memory.register()
 reach.register()
-toy.register()
+wheels.register()
 
 
 def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:

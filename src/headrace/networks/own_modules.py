@@ -21,7 +21,7 @@ from headrace.networks.graph_names import INPUT
 from headrace.networks.own_graph import OWN_OUTPUT
 from headrace.networks.own_network import OwnNetwork, OwnParameter
 from headrace.networks.policy_graph import PolicyGraph
-from headrace.networks.records import ILLEGAL, draw_records, split
+from headrace.networks.records import ILLEGAL, draw_observations, split
 from headrace.networks.session import open_session
 from headrace.networks.torch_modules import part_values
 from headrace.types import Array, EnvironmentSpec, Part
@@ -107,7 +107,7 @@ def describe_own(build: str, spec: EnvironmentSpec, head: Head) -> Architecture:
         parameters = _parameters(module, build)
         for parameter in module.parameters():  # equal parameters would be one initializer of the graph
             parameter.add_(0.01 * torch.randn_like(parameter))
-        observation = _observations(spec)
+        observation = draw_observations(np.random.default_rng(0), _BATCHES[0], spec)
         _check_output(module, network, observation)
         model = _export(module, network, observation)
     network = replace(network, parameters=parameters, graph=OwnNetwork.pack(_without_values(model, parameters)))
@@ -165,15 +165,6 @@ def _parameters(module: OwnModule, build: str) -> tuple[OwnParameter, ...]:
         if other != shown:
             raise ConfigError(f"{field}: parameters {other} and {shown} are the same; one name for each is required")
     return tuple(OwnParameter(name, tuple(parameter.shape)) for name, parameter in named)
-
-
-def _observations(spec: EnvironmentSpec) -> Array:
-    random, shape = np.random.default_rng(0), (_BATCHES[0], *spec.input_shape)
-    if spec.parts:
-        return draw_records(random, _BATCHES[0], spec.observation_shape[0], spec.parts)
-    if spec.observation_dtype == "uint8":
-        return random.integers(0, 256, shape, np.uint8)
-    return random.standard_normal(shape).astype(spec.observation_dtype)
 
 
 def _check_output(module: OwnModule, network: OwnNetwork, observation: Array) -> None:

@@ -6,9 +6,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.types import Array, Part
+from headrace.types import Array, EnvironmentSpec, Part
 
-__all__ = ["ILLEGAL", "draw_records", "expand", "one_hot", "split", "width"]
+__all__ = ["ILLEGAL", "draw_observations", "draw_records", "expand", "one_hot", "split", "width"]
 
 ILLEGAL = float(np.float32(-1e30))
 """A policy's output for an action that its mask excludes: finite, so that differences and products with 0 are too."""
@@ -72,3 +72,13 @@ def draw_records(random: np.random.Generator, count: int, size: int, parts: Sequ
         stored = np.ascontiguousarray(value.astype(dtype)).view(np.uint8)
         records[:, part.offset : part.offset + stored.shape[1]] = stored
     return records
+
+
+def draw_observations(random: np.random.Generator, count: int, spec: EnvironmentSpec) -> Array:
+    """Random observations [count, *input] as the policy sees them; those that are records as draw_records()."""
+    if spec.parts:
+        return draw_records(random, count, spec.observation_shape[0], spec.parts)
+    shape = (count, *spec.input_shape)
+    if spec.observation_dtype == "uint8":
+        return random.integers(0, 256, shape, np.uint8)
+    return random.standard_normal(shape).astype(spec.observation_dtype)

@@ -9,11 +9,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from headrace.report.formats import duration
 from headrace.report.history import History, Record, column
 from headrace.report.progress import style_times
-from headrace.report.svg import COLORS, plain_axes, to_svg
+from headrace.report.svg import COLORS, SERIES, plain_axes, to_svg
 
 __all__ = ["learning_curve", "output_errors", "over_time", "time_colors", "time_shares"]
 
-_TIME_COLORS = ("c1", "c2", "c3", "c4", "c5", "c7", "c6")
 _AXES = {"environment_steps": "environment steps", "seconds": "training time (h:mm:ss)"}
 
 
@@ -78,7 +77,7 @@ def output_errors(quantizations: Sequence[Record]) -> str:
 
 def time_colors(names: Sequence[str]) -> tuple[str, ...]:
     """Style-sheet names of the colors of ACTOR_TIMES or LEARNER_TIMES."""
-    return style_times(_TIME_COLORS, names)
+    return style_times(SERIES, names)
 
 
 def time_shares(progress: Sequence[Record], side: str, names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["COLORS", "plain_axes", "stand_alone", "to_svg"]
+__all__ = ["COLORS", "SERIES", "plain_axes", "stand_alone", "to_svg"]
 
 # Okabe and Ito's palette, which is safe for color-blind readers; the page's style sheet has a dark version.
 COLORS = {
@@ -22,6 +22,8 @@ COLORS = {
     "c7": "#d55e00",
 }
 """Colors of plots; to_svg() replaces them by the style sheet's variables with these names."""
+SERIES = ("c1", "c2", "c3", "c4", "c5", "c7", "c6")
+"""The colors of a plot's series, in their order."""
 _SIZE = (5.6, 3.3)
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "RoleContext",
     "Stop",
     "Worker",
+    "generation_seed",
 ]
 
 HANG_STATUS = 76
@@ -50,8 +51,15 @@ RUN = "run"
 
 GENERATIONS_PER_START = 1 << 31
 """Generations of the roles of one start of a run; those of the next start are above them."""
+_GENERATION_STRIDE = 1_000_003
+"""Between the seeds of two generations: larger than the number of roles, whose seeds are consecutive."""
 
 Stop = Event
+
+
+def generation_seed(seed: int, generation: int) -> int:
+    """The seed of a restarted role: no earlier generation used it, so that it plays other episodes."""
+    return seed + _GENERATION_STRIDE * generation
 
 
 class RoleContext(contextlib.AbstractContextManager["RoleContext"]):

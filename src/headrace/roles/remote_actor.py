@@ -14,7 +14,7 @@ from headrace.parameters.memory import Memory
 from headrace.parameters.refresh import PullSchedule, Refresh
 from headrace.roles.acting_role import ActingRole
 from headrace.roles.actor import Actor, ActorSettings
-from headrace.roles.base import RoleContext, Stop
+from headrace.roles.base import RoleContext, Stop, generation_seed
 from headrace.roles.clock import ACTOR_PHASES, PhaseClock
 from headrace.roles.handles import PolicyHandle, TableHandle
 from headrace.roles.heartbeat import Heartbeat
@@ -24,7 +24,6 @@ from headrace.servers import Endpoint, RoleServer
 __all__ = ["ActorRole"]
 
 _POLL_SECONDS = 0.02
-_GENERATION_STRIDE = 1_000_003
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class ActorRole(ActingRole):
     def act(self, server: RoleServer, context: RoleContext, hang_seconds: float | None = None) -> None:
         """Acts, and sends its experience over `server`."""
         report_server, policy_server, stop = context.connect(), context.connect(self.relay), context.stop
-        settings = dataclasses.replace(self.settings, seed=self.settings.seed + _GENERATION_STRIDE * self.generation)
+        settings = dataclasses.replace(self.settings, seed=generation_seed(self.settings.seed, self.generation))
         decoder = PolicyDecoder(settings.precision, settings.communication_bits)
         clock = PhaseClock(ACTOR_PHASES, len(settings.exploration))
         with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:

@@ -22,7 +22,7 @@ from headrace.gradients.measured import MeasuredVector, joint_report
 from headrace.replay import ReplayTable, Table
 from headrace.roles.acting_role import ActingRole
 from headrace.roles.actor import ActorSettings
-from headrace.roles.base import RoleContext, Worker
+from headrace.roles.base import RoleContext, Worker, generation_seed
 from headrace.roles.clock import ACTOR_PHASES, PhaseClock
 from headrace.roles.gate import GateWatch
 from headrace.roles.handles import TableHandle
@@ -33,8 +33,6 @@ from headrace.roles.worker import ReplayWorker
 from headrace.servers import RoleServer
 
 __all__ = ["WorkerRole", "WorkerSettings", "build_worker", "updater_seed"]
-
-_GENERATION_STRIDE = 1_000_003
 
 
 @dataclass(frozen=True)
@@ -175,12 +173,9 @@ class WorkerRole(ActingRole):
 
 def _of_generation(settings: WorkerSettings, generation: int) -> WorkerSettings:
     """Returns the settings with seeds that no earlier generation used: a restarted worker plays other episodes."""
-    seed = settings.acting.seed + _GENERATION_STRIDE * generation
-    table = (
-        None
-        if settings.table is None
-        else {**settings.table, "seed": settings.table["seed"] + _GENERATION_STRIDE * generation}
-    )
+    seed, table = generation_seed(settings.acting.seed, generation), settings.table
+    if table is not None:
+        table = {**table, "seed": generation_seed(table["seed"], generation)}
     return dataclasses.replace(
         settings,
         acting=dataclasses.replace(settings.acting, seed=seed),

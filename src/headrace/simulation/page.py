@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from html import escape
 
 from headrace.report.document import document, plot_row, tile_row
-from headrace.report.svg import COLORS, plain_axes, to_svg
+from headrace.report.svg import COLORS, SERIES, plain_axes, to_svg
 from headrace.simulation.capacity import Prediction, find_knee
 
 __all__ = ["present"]
-
-_COLORS = ("c1", "c2", "c3", "c4", "c5", "c7", "c6")
 
 
 def present(title: str, command: str, predictions: Sequence[Prediction]) -> str:
@@ -49,7 +47,7 @@ def _scores(predictions: Sequence[Prediction]) -> str:
     figure, axes = plain_axes("training seconds", "mean return")
     for index, each in enumerate(predictions):
         points = [(score.seconds, score.mean_return) for score in each.scores]
-        color = COLORS[_COLORS[index % len(_COLORS)]]
+        color = COLORS[SERIES[index % len(SERIES)]]
         axes.plot(*zip(*points, strict=True), color=color, marker="o", markersize=3, label=f"{each.cores} cores")
     axes.legend(frameon=False, fontsize=8)
     return to_svg(figure, "scores", "mean return over training seconds")

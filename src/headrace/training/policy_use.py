@@ -11,7 +11,7 @@ from headrace.environments import episode_seed, make
 from headrace.environments.spaces import close
 from headrace.errors import CheckpointError, EnvironmentFault, HeadraceError, error_line
 from headrace.networks.policy_graph import PolicyGraph
-from headrace.networks.records import ILLEGAL, draw_records
+from headrace.networks.records import ILLEGAL, draw_observations
 from headrace.parameters import Policy
 from headrace.parameters.memory import Memory
 from headrace.report.output import write_output
@@ -96,19 +96,13 @@ def export(run: RunDirectory, path: Path) -> float:
     weights = updater.weights()  # workers learn on while policy.onnx is saved
     graph = PolicyGraph(updater.architecture).serialize(weights)
     random = np.random.default_rng(0)
-    shape = (_CHECKED, *spec.input_shape)
     policy = Policy(graph, 1)
     exported = Memory(policy.advance, policy.state_size)
     memory = config.algorithm.replay.make_memory(updater) if config.algorithm.replay else None
     output = memory.output if memory else updater.act
     difference = 0.0
     for _ in range(_CHECKED_STEPS):
-        if spec.parts:
-            inputs: Array = draw_records(random, _CHECKED, spec.observation_shape[0], spec.parts)
-        elif spec.observation_dtype == "uint8":
-            inputs = random.integers(0, 256, shape, np.uint8)
-        else:
-            inputs = random.standard_normal(shape).astype(spec.observation_dtype)
+        inputs = draw_observations(random, _CHECKED, spec)
         expected = output(inputs)
         found = float(np.abs(exported.output(inputs) - expected).max())
         largest = float(np.abs(expected[expected != ILLEGAL]).max())
