@@ -165,7 +165,7 @@ def _kill(job: _Job, address: str) -> _Kill | None:
 def _run(variant: str, arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
     """One run as a record."""
     known = preset(arguments.environment)
-    actors = known.apex.actor_count(known.algorithm)
+    actors = known.topology("apex").actor_count(known.algorithm)
     kill = None
     with _job(arguments, seed) as job:
         begin = time.monotonic()

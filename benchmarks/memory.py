@@ -46,7 +46,7 @@ def measure(task: Task, algorithm: str, seed: int) -> dict[str, object]:
         result = train(
             task.environment,
             algorithm=known.algorithm,
-            topology=preset(task.environment).serial,
+            topology=preset(task.environment).topology("serial"),
             steps=known.steps if recurrent else task.dqn_steps,
             until_score=task.stop_at if recurrent else None,
             seed=seed,

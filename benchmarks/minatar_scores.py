@@ -32,8 +32,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=GAMES, default=GAMES)
     options = parser.parse_args()
     require("minatar")
+    presets = {game: preset(game) for game in GAMES}
     settings = {
-        game: fingerprint("serial", [preset(game).algorithm.to_record(), preset(game).serial]) for game in GAMES
+        game: fingerprint("serial", [known.algorithm.to_record(), known.topology("serial")])
+        for game, known in presets.items()
     }
     others = sorted({row["environment"] for row in read_csv(_PATH) if row["settings"] != settings[row["environment"]]})
     if others:

@@ -45,7 +45,8 @@ def preset_table(algorithm: str, *, frugal: bool = False) -> list[str]:
     for part, default in parts.items():
         for field in fields(default):
             usual = getattr(default, field.name)
-            values = [getattr(getattr(preset, part), field.name) for preset in presets.values()]
+            chosen = [each.algorithm if part == "algorithm" else each.topology(part) for each in presets.values()]
+            values = [getattr(each, field.name) for each in chosen]
             label = f"`--{field.name.replace('_', '-')}`" + ("" if part == "algorithm" else f" ({part})")
             lines += [row(label, usual, values)] if any(value != usual for value in values) else []
     return lines

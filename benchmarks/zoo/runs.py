@@ -107,7 +107,7 @@ def _fingerprint(system: str, task: Task) -> str:
     if system not in HEADRACE:
         return fingerprint(system, PEERS[system][task.algorithm][task.environment])
     known = preset(task.environment, task.algorithm, frugal=system == "frugal")
-    return fingerprint(system, [known.algorithm.to_record(), known.serial, known.apex])
+    return fingerprint(system, [known.algorithm.to_record(), known.topology("serial"), known.topology("apex")])
 
 
 def _place(row: dict[str, str]) -> tuple[str, str, str]:

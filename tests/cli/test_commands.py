@@ -28,7 +28,7 @@ def test_train(training, tmp_path, capsys):
     [(name, (config, run, display), settings)] = training.calls
     assert (name, settings) == ("train", {"local_actors": True})
     assert config == RunConfig(
-        "CartPole-v1", preset("CartPole-v1").algorithm, preset("CartPole-v1").apex, until_score=475.0
+        "CartPole-v1", preset("CartPole-v1").algorithm, preset("CartPole-v1").topology("apex"), until_score=475.0
     )
     assert run.path == Path("a run")
     assert type(display) is PlainDisplay
@@ -294,9 +294,9 @@ def test_train_with_the_frugal_preset(training, capsys):
     known = preset("LunarLander-v3", frugal=True)
     (config, *_) = training.calls[0][1]
     assert config.algorithm == replace(known.algorithm, batch_size=64)
-    assert (config.topology, config.steps) == (known.serial, known.steps)
+    assert (config.topology, config.steps) == (known.topology("serial"), known.steps)
     assert main(["train", "LunarLander-v3", "--frugal", "--topology", "apex"]) == 0
-    assert training.calls[1][1][0].topology == known.apex
+    assert training.calls[1][1][0].topology == known.topology("apex")
     assert main(["train", "Taxi-v4", "--frugal"]) == 2
     assert "Taxi-v4 with dqn has no frugal preset" in capsys.readouterr().err
 

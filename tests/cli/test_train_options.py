@@ -32,7 +32,7 @@ def test_an_environment_alone_gives_its_preset(environment, topology):
     known = preset(environment)
     assert options.environment == environment
     assert options.algorithm == known.algorithm
-    assert options.topology == getattr(known, topology)
+    assert options.topology == known.topology(topology)
     assert (options.algorithm_name, options.topology_name) == (known.algorithm.name, topology)
     settings = (
         "evaluation_period_seconds",
@@ -223,7 +223,7 @@ def test_help_shows_the_defaults_of_the_environment(text, capsys):
     environment = find_environment(words(text), DQN_APEX)
     known = preset(words(text)[environment] if environment is not None else "")
     assert f"Updates between changes of the target network. (default: {known.algorithm.target_update_period})" in shown
-    envs = known.serial.envs_per_actor if "serial" in text else known.apex.envs_per_actor
+    envs = known.sizing.environments if "serial" in text else known.sizing.actor_environments
     assert f"with one batched inference (E). (default: {envs})" in shown
     assert ("--actors" in shown) == ("serial" not in text)
     assert "(van Hasselt et al. 2016)" in shown
@@ -233,7 +233,7 @@ def test_help_shows_the_defaults_of_the_environment(text, capsys):
 def test_an_algorithm_other_than_the_presets_has_its_own_defaults(environment):
     options = read_options([environment, "--algorithm", "d4pg", "--n-step", "2"])
     assert (options.algorithm, options.algorithm_name) == (D4PG(n_step=2), "d4pg")
-    assert options.topology == preset(environment).apex
+    assert options.topology == preset(environment).topology("apex")
     assert read_options(["dm_control/finger-spin", "--algorithm=dqn"]).algorithm == DQN()
     same = read_options(["Pendulum-v1", "--algorithm", "d4pg"]).algorithm
     assert same == preset("Pendulum-v1").algorithm != D4PG()

@@ -70,7 +70,7 @@ def test_a_frugal_preset_learns_more_from_each_step_in_one_environment():
     assert frugal.steps < usual.steps
     assert (frugal.topology_name, usual.topology_name) == ("serial", "apex")
     assert frugal.topology("serial").envs_per_actor == 1
-    assert (frugal.apex, frugal.note) == (usual.apex, usual.note)
+    assert (frugal.topology("apex"), frugal.note) == (usual.topology("apex"), usual.note)
 
 
 @pytest.mark.parametrize(

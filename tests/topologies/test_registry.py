@@ -25,8 +25,8 @@ class Twice(Serial):
     summary: ClassVar[str] = "one process with twice the environments"
 
     @classmethod
-    def tuned(cls, serial, apex):
-        return cls(envs_per_actor=2 * serial.envs_per_actor)
+    def tuned(cls, sizing):
+        return cls(envs_per_actor=2 * sizing.environments)
 """
 
 

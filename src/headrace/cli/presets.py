@@ -14,8 +14,7 @@ from headrace.algorithms.registry import ALGORITHMS
 from headrace.cli.arguments import Positional, Switch, parse
 from headrace.errors import require
 from headrace.settings import PRESETS, Preset, preset, presets_of
-from headrace.topologies.apex import Apex
-from headrace.topologies.serial import Serial
+from headrace.topologies.registry import TOPOLOGIES
 
 __all__ = ["run"]
 
@@ -70,7 +69,7 @@ def _compare(algorithm: str, presets: Mapping[str, Preset]) -> Table:
     for part, default in _parts(ALGORITHMS.find(algorithm)()):
         for field in fields(default):
             usual = getattr(default, field.name)
-            values = [getattr(getattr(each, part), field.name) for each in presets.values()]
+            values = [getattr(_part(each, part), field.name) for each in presets.values()]
             if any(value != usual for value in values):
                 shown = [_show(value) if value != usual else "[dim]·[/dim]" for value in values]
                 table.add_row(_label(part, field.name), _show(usual), *shown)
@@ -86,7 +85,7 @@ def _one(chosen: Preset) -> Table:
     table.add_row("steps", f"[bold]{chosen.steps:,}[/bold]", "", end_section=True)
     for part, default in _parts(type(chosen.algorithm)()):
         for field in fields(default):
-            value, usual = getattr(getattr(chosen, part), field.name), getattr(default, field.name)
+            value, usual = getattr(_part(chosen, part), field.name), getattr(default, field.name)
             shown = _show(value) if value == usual else f"[bold]{_show(value)}[/bold]"
             table.add_row(_label(part, field.name), shown, _show(usual))
         table.add_section()
@@ -95,8 +94,12 @@ def _one(chosen: Preset) -> Table:
 
 def _parts(default: Algorithm) -> list[tuple[str, Any]]:
     """The parts of a preset and their defaults; Ape-X only if the algorithm learns from replay."""
-    apex: list[tuple[str, Any]] = [("apex", Apex())] if default.replay is not None else []
-    return [("algorithm", default), *apex, ("serial", Serial())]
+    topologies = ("apex", "serial") if default.replay is not None else ("serial",)
+    return [("algorithm", default), *((name, TOPOLOGIES.find(name)()) for name in topologies)]
+
+
+def _part(chosen: Preset, name: str) -> Any:
+    return chosen.algorithm if name == "algorithm" else chosen.topology(name)
 
 
 def _label(part: str, name: str) -> str:

@@ -14,10 +14,8 @@ from headrace.algorithms.config import Algorithm, Tuned
 from headrace.algorithms.registry import ALGORITHMS
 from headrace.environments.names import newest
 from headrace.errors import ConfigError
-from headrace.topologies.apex import Apex
-from headrace.topologies.config import Topology
+from headrace.topologies.config import Sizing, Topology
 from headrace.topologies.registry import TOPOLOGIES
-from headrace.topologies.serial import Serial
 
 __all__ = ["PRESETS", "Preset", "preset", "presets_of"]
 
@@ -28,8 +26,7 @@ class _Environment(NamedTuple):
     """Settings that all algorithms share in an environment. `algorithm` is the name of its default algorithm."""
 
     algorithm: str = "dqn"
-    serial: Serial = Serial(envs_per_actor=8)
-    apex: Apex = Apex()
+    sizing: Sizing = Sizing()
     note: str = "no preset: the defaults"
     evaluation_period_seconds: float = 30.0
     evaluation_episodes: int = 10
@@ -42,8 +39,7 @@ class Preset(NamedTuple):
 
     algorithm: Algorithm
     steps: int
-    serial: Serial
-    apex: Apex
+    sizing: Sizing
     note: str
     evaluation_period_seconds: float
     evaluation_episodes: int
@@ -70,79 +66,49 @@ class Preset(NamedTuple):
 
     def topology(self, name: str) -> Topology:
         """The topology of this name; raises ConfigError if there is none."""
-        return TOPOLOGIES.find(name).tuned(self.serial, self.apex)
+        return TOPOLOGIES.find(name).tuned(self.sizing)
 
 
 _DEFAULT_STEPS = 500_000
-_FRUGAL_SERIAL = Serial(envs_per_actor=1, chunk_steps=10)
+_FRUGAL = {"environments": 1, "chunk_steps": 10}
 """One environment: every step is chosen by the newest policy, and is learned from soon."""
 _ENVIRONMENTS: dict[str, _Environment] = {
-    "CartPole-v1": _Environment(
-        "dqn", Serial(envs_per_actor=4), Apex(envs_per_actor=8), "500 is the maximum return of an episode"
-    ),
-    "Acrobot-v1": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "solved near -80"),
+    "CartPole-v1": _Environment("dqn", Sizing(4, 8), "500 is the maximum return of an episode"),
+    "Acrobot-v1": _Environment("dqn", Sizing(), "solved near -80"),
     "MountainCar-v0": _Environment(
         "dqn",
-        Serial(envs_per_actor=8),
-        Apex(),
+        Sizing(),
         "the reward is constant until the flag is reached once: exploration decides",
     ),
-    "LunarLander-v3": _Environment("dqn", Serial(envs_per_actor=16), Apex(), "200 counts as solved"),
-    "FrozenLake-v1": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "about 0.74 is the best within 100 steps"),
-    "Taxi-v4": _Environment(
-        "dqn", Serial(envs_per_actor=8), Apex(), "its action masks are used; about 7.9 is the best possible mean"
-    ),
-    "headrace/FrozenLakeNotSlippery-v0": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "1 is the best return"),
-    "Blackjack-v1": _Environment(
-        "dqn", Serial(envs_per_actor=8), Apex(), "about -0.04 is the best possible mean; 100 episodes are off by 0.1"
-    ),
-    "minigrid/DoorKey-5x5-v0": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "0.965 is the best mean return"),
-    "headrace/Wheels-v0": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "15 is the best return"),
-    "headrace/Reach-v0": _Environment(
-        "sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "-0.81 is the best possible mean"
-    ),
-    "LunarLanderContinuous-v3": _Environment("sac", Serial(envs_per_actor=16), Apex(), "200 counts as solved"),
-    "BipedalWalker-v3": _Environment("sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "300 counts as solved"),
-    "HalfCheetah-v5": _Environment(
-        "sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "an episode lasts 1,000 steps and has no best return"
-    ),
-    "Hopper-v5": _Environment(
-        "sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "the score changes much from evaluation to evaluation"
-    ),
-    "Walker2d-v5": _Environment(
-        "sac",
-        Serial(envs_per_actor=8),
-        Apex(envs_per_actor=8),
-        "three runs reached 3,200 after 250,000 to 420,000 steps",
-    ),
-    "Ant-v5": _Environment(
-        "crossq",
-        Serial(envs_per_actor=8),
-        Apex(envs_per_actor=8),
-        "an ant that only stays on its feet gets about 1,000",
-    ),
+    "LunarLander-v3": _Environment("dqn", Sizing(16), "200 counts as solved"),
+    "FrozenLake-v1": _Environment("dqn", Sizing(), "about 0.74 is the best within 100 steps"),
+    "Taxi-v4": _Environment("dqn", Sizing(), "its action masks are used; about 7.9 is the best possible mean"),
+    "headrace/FrozenLakeNotSlippery-v0": _Environment("dqn", Sizing(), "1 is the best return"),
+    "Blackjack-v1": _Environment("dqn", Sizing(), "about -0.04 is the best possible mean; 100 episodes are off by 0.1"),
+    "minigrid/DoorKey-5x5-v0": _Environment("dqn", Sizing(), "0.965 is the best mean return"),
+    "headrace/Wheels-v0": _Environment("dqn", Sizing(), "15 is the best return"),
+    "headrace/Reach-v0": _Environment("sac", Sizing(8, 8), "-0.81 is the best possible mean"),
+    "LunarLanderContinuous-v3": _Environment("sac", Sizing(16), "200 counts as solved"),
+    "BipedalWalker-v3": _Environment("sac", Sizing(8, 8), "300 counts as solved"),
+    "HalfCheetah-v5": _Environment("sac", Sizing(8, 8), "an episode lasts 1,000 steps and has no best return"),
+    "Hopper-v5": _Environment("sac", Sizing(8, 8), "the score changes much from evaluation to evaluation"),
+    "Walker2d-v5": _Environment("sac", Sizing(8, 8), "three runs reached 3,200 after 250,000 to 420,000 steps"),
+    "Ant-v5": _Environment("crossq", Sizing(8, 8), "an ant that only stays on its feet gets about 1,000"),
     "headrace/Snake-v0": _Environment(
         "dqn",
-        Serial(envs_per_actor=16),
-        Apex(),
+        Sizing(16),
         "the return is the number of apples eaten, minus one for a death; 19.2 is the best published for 10 x 10",
     ),
-    "headrace/TMaze-v0": _Environment(
-        "r2d2", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "1 is the best return; 0.5 is that of chance"
-    ),
+    "headrace/TMaze-v0": _Environment("r2d2", Sizing(8, 8), "1 is the best return; 0.5 is that of chance"),
     "headrace/CartPolePositions-v0": _Environment(
         "r2d2",
-        Serial(envs_per_actor=8),
-        Apex(envs_per_actor=8),
+        Sizing(8, 8),
         "CartPole-v1 without velocities; 500 is the maximum return of an episode",
     ),
-    "minatar/...": _Environment(
-        "dqn", Serial(envs_per_actor=8), Apex(), "every minatar/... game; an episode of freeway lasts 2,500 steps"
-    ),
+    "minatar/...": _Environment("dqn", Sizing(), "every minatar/... game; an episode of freeway lasts 2,500 steps"),
     "ALE/...": _Environment(
         "dqn",
-        Serial(envs_per_actor=4),
-        Apex(envs_per_actor=8),
+        Sizing(4, 8),
         "every ALE/... game; a policy that has learned to wait plays for 27,000 steps, so few episodes are evaluated",
         evaluation_period_seconds=600.0,
         evaluation_episodes=3,
@@ -151,42 +117,36 @@ _ENVIRONMENTS: dict[str, _Environment] = {
     ),
     "Pendulum-v1": _Environment(
         "d4pg",
-        Serial(envs_per_actor=4),
-        Apex(envs_per_actor=8),
+        Sizing(4, 8),
         "about -150 is the best possible mean, because each episode starts with a swing-up",
     ),
     "dm_control/cartpole-balance": _Environment(
         "d4pg",
-        Serial(envs_per_actor=8),
-        Apex(envs_per_actor=8),
+        Sizing(8, 8),
         "1,000 is the maximum return of an episode",
         evaluation_episodes=5,
     ),
     "dm_control/walker-stand": _Environment(
         "d4pg",
-        Serial(envs_per_actor=8),
-        Apex(envs_per_actor=8),
+        Sizing(8, 8),
         "every state has some reward: values start at 50 and end near 100",
         evaluation_episodes=5,
     ),
     "dm_control/finger-spin": _Environment(
         "d4pg",
-        Serial(envs_per_actor=8),
-        Apex(envs_per_actor=8),
+        Sizing(8, 8),
         "1,000 is the maximum return of an episode, and each lasts 1,000 steps",
         evaluation_episodes=5,
     ),
     "dm_control/hopper-hop": _Environment(
         "d4pg",
-        Serial(envs_per_actor=8),
-        Apex(envs_per_actor=8),
+        Sizing(8, 8),
         "three runs reached 110 after 360,000 to 1,240,000 steps; 1,000 is the maximum return of an episode",
         evaluation_episodes=5,
     ),
     "dm_control/...": _Environment(
         "d4pg",
-        Serial(envs_per_actor=8),
-        Apex(envs_per_actor=8),
+        Sizing(8, 8),
         "every dm_control/DOMAIN-TASK; 1,000 is the maximum return of an episode, and each lasts 1,000 steps",
         evaluation_period_seconds=60.0,
         evaluation_episodes=5,
@@ -233,7 +193,8 @@ def _frugal(environment: str, kinds: Sequence[type[Algorithm]], shared: _Environ
         raise ConfigError(
             f"frugal is given, and {environment} with {kinds[0].name} has no frugal preset; {', '.join(able)} have one"
         )
-    return Preset(tuned.algorithm, tuned.steps, *shared._replace(serial=_FRUGAL_SERIAL)[1:], frugal=True)
+    sizing = shared.sizing._replace(**_FRUGAL)
+    return Preset(tuned.algorithm, tuned.steps, *shared._replace(sizing=sizing)[1:], frugal=True)
 
 
 def _tuned(kind: type[Algorithm], *, frugal: bool = False) -> Mapping[str, Tuned]:

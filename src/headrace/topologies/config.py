@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from headrace.algorithms.config import Algorithm
 from headrace.fields import write_fields
@@ -15,15 +15,14 @@ from headrace.types import ActingKind
 
 if TYPE_CHECKING:
     from headrace.networks import Architecture
-    from headrace.topologies.apex import Apex
     from headrace.topologies.base import Program, RunContext, SharedVectors
-    from headrace.topologies.serial import Serial
 
 __all__ = [
     "MOST_CHUNK_STEPS",
     "MOST_ENVIRONMENTS",
     "MOST_PROCESSES",
     "Begin",
+    "Sizing",
     "Topology",
     "planners",
 ]
@@ -41,6 +40,17 @@ Begin = Callable[[], None]
 def planners(algorithm: Algorithm) -> int:
     """Number of processes that plan for an algorithm."""
     return algorithm.world_model.planners if algorithm.world_model else 0
+
+
+class Sizing(NamedTuple):
+    """What suits an environment in every topology."""
+
+    environments: int = 8
+    """Environments that a process steps together if it learns too."""
+    actor_environments: int = 16
+    """The same for one that only acts."""
+    chunk_steps: int = 50
+    """Transitions per chunk of a process that learns too."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +134,8 @@ class Topology(ABC):
         """Number of environments that each of them steps."""
 
     @classmethod
-    def tuned(cls, serial: "Serial", apex: "Apex") -> "Topology":
-        """The one for an environment whose preset has these two."""
+    def tuned(cls, sizing: Sizing) -> Self:
+        """The one for an environment whose preset has this sizing."""
         return cls()
 
     def resolved(self, architecture: "Architecture") -> "tuple[Topology, str]":

@@ -103,7 +103,8 @@ def training_case(task: str, precision: Precision, seed: int, device: str) -> Tr
     if task != "CartPole-v1":
         known = preset(environment)
         algorithm = known.algorithm.replay
-        topology = _SUITE_ACTORS if environment.startswith(ControlSuite.prefix) else replace(known.apex, actors=1)
+        in_suite = environment.startswith(ControlSuite.prefix)
+        topology = _SUITE_ACTORS if in_suite else replace(Apex.tuned(known.sizing), actors=1)
     assert algorithm is not None
     return TrainingCase(
         task=task,

@@ -72,7 +72,7 @@ def fault_case(topology: str, seed: int, *, disturbed: bool) -> Case:
 def dyna_q_case(processes: int, seed: int) -> Case:
     """A run to the target with one acting process; the others plan."""
     known = preset(ENVIRONMENT, "dyna-q")
-    topology = Apex(actors=1, envs_per_actor=known.serial.envs_per_actor, chunk_steps=known.serial.chunk_steps)
+    topology = Apex(actors=1, envs_per_actor=known.sizing.environments, chunk_steps=known.sizing.chunk_steps)
     algorithm = replace(cast(Any, known.algorithm), planners=processes - 1)
     return _case("runs", "dyna-q", algorithm, topology, seed)
 
@@ -146,7 +146,7 @@ def ablation_cases(seed: int) -> list[Case]:
     All alternate between acting and learning in one process, so that the steps to the target, which are compared,
     depend only on the seed.
     """
-    serial = preset(ENVIRONMENT, "dyna-q").serial
+    serial = preset(ENVIRONMENT, "dyna-q").topology("serial")
     dqn, dyna_q = (cast(Any, preset(ENVIRONMENT, name).algorithm) for name in ("dqn", "dyna-q"))
     as_many = dyna_q.samples_per_step / dyna_q.batch_size * dqn.batch_size
     variants = {

@@ -122,9 +122,7 @@ def _scaling(small: bool) -> Iterator[ScalingCase]:
 def _reward(small: bool, seeds: range) -> Iterator[TrainingCase]:
     """Serial against parameter-server, with equal total environment steps and equal replay ratios."""
     known = preset(_SNAKE)
-    tasks = [
-        ("ours", _SNAKE, cast(DQN, known.algorithm), known.serial.envs_per_actor, 300_000 if small else known.steps)
-    ]
+    tasks = [("ours", _SNAKE, cast(DQN, known.algorithm), known.sizing.environments, 300_000 if small else known.steps)]
     if not small:
         tasks.append(("published", _SNAKE_FRAMES, training.ONG, 1, 200_000))
     counts = [2, *(count for count in (4, 8, 16) if not small and count <= available_cores())]
@@ -144,14 +142,14 @@ def _staleness(small: bool, seeds: range) -> Iterator[TrainingCase]:
     """
     known = preset(_LANDER)
     steps, seconds = (100_000, 3.0) if small else (150_000, 20.0)
-    base = _training("ours", _LANDER, cast(DQN, known.algorithm), known.serial, 0, steps, seconds)
+    base = _training("ours", _LANDER, cast(DQN, known.algorithm), Serial.tuned(known.sizing), 0, steps, seconds)
     for seed in seeds:
         yield dataclasses.replace(base, seed=seed)
         for workers, period, handled in product((2,) if small else (2, 4), (1, 32) if small else (1, 8, 32), _STALE):
             if period > 1 or handled in _STALE[:-1]:
                 topology = ParameterServer(
                     workers=workers,
-                    envs_per_worker=max(1, known.serial.envs_per_actor // workers),
+                    envs_per_worker=max(1, known.sizing.environments // workers),
                     fetch_period=period,
                     **handled,
                 )

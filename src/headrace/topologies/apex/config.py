@@ -10,13 +10,12 @@ from headrace.fields import MOST_STEPS, check_types, require_positive, require_u
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
-from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, MOST_PROCESSES, Topology, planners
+from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, MOST_PROCESSES, Sizing, Topology, planners
 from headrace.topologies.registry import TOPOLOGIES
 
 if TYPE_CHECKING:
     from headrace.networks import Architecture
     from headrace.topologies.base import Program, RunContext
-    from headrace.topologies.serial import Serial
 
 __all__ = ["Apex"]
 
@@ -131,9 +130,9 @@ class Apex(Topology):
         return self.precision != "fp32" or self.communication_bits < 32
 
     @classmethod
-    def tuned(cls, serial: "Serial", apex: "Apex") -> "Apex":
-        """The preset's."""
-        return apex
+    def tuned(cls, sizing: Sizing) -> Self:
+        """Each actor steps the environments of one."""
+        return cls(envs_per_actor=sizing.actor_environments)
 
     def resolved(self, architecture: "Architecture") -> "tuple[Apex, str]":
         """The same with the precision of the actors' policy; "auto" is the fastest on this machine."""

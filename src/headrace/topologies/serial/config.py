@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from headrace.algorithms.config import Algorithm
 from headrace.fields import check_types, require_positive
-from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, Topology
+from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, Sizing, Topology
 
 if TYPE_CHECKING:
-    from headrace.topologies.apex import Apex
     from headrace.topologies.base import Program, RunContext
 
 __all__ = ["Serial"]
@@ -56,9 +55,9 @@ class Serial(Topology):
         return *super().unused_settings(algorithm), "evaluation_period_seconds"
 
     @classmethod
-    def tuned(cls, serial: "Serial", apex: "Apex") -> "Serial":
-        """The preset's."""
-        return serial
+    def tuned(cls, sizing: Sizing) -> Self:
+        """One process with its environments."""
+        return cls(envs_per_actor=sizing.environments, chunk_steps=sizing.chunk_steps)
 
     def make_program(self, context: "RunContext", *, generation: int = 0, pinned: bool = False) -> "Program":
         """One worker in the training process."""

@@ -8,12 +8,10 @@ from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError
 from headrace.fields import check_types, require_positive
 from headrace.machine import available_cores
-from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, MOST_PROCESSES, Topology, planners
+from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, MOST_PROCESSES, Sizing, Topology, planners
 
 if TYPE_CHECKING:
-    from headrace.topologies.apex import Apex
     from headrace.topologies.base import Program, RunContext
-    from headrace.topologies.serial import Serial
 
 __all__ = ["Workers"]
 
@@ -70,9 +68,9 @@ class Workers(Topology):
         return self.envs_per_worker
 
     @classmethod
-    def tuned(cls, serial: "Serial", apex: "Apex") -> Self:
-        """Each worker steps as many environments as the serial topology does."""
-        return cls(envs_per_worker=serial.environments_each, chunk_steps=serial.chunk_steps)
+    def tuned(cls, sizing: Sizing) -> Self:
+        """Each worker steps the environments of one process."""
+        return cls(envs_per_worker=sizing.environments, chunk_steps=sizing.chunk_steps)
 
     def shares_replay(self, algorithm: Algorithm) -> bool:
         """Whether all workers' experience goes to one table, in the server."""
