@@ -54,16 +54,16 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
             )
         topology, note = config.topology.resolved(updater.architecture)
         context = RunContext(
-            config.environment,
-            spec,
-            config.seed,
-            config.algorithm,
-            updater,
-            server,
-            fresh,
-            run_id,
-            vectors,
-            config.learner_engine,
+            environment=config.environment,
+            spec=spec,
+            seed=config.seed,
+            algorithm=config.algorithm,
+            updater=updater,
+            server=server,
+            fresh=fresh,
+            run_id=run_id,
+            vectors=vectors,
+            engine=config.learner_engine,
         )
         program = topology.make_program(context, generation=generation, pinned=device != "cpu")
         undo.pop_all()

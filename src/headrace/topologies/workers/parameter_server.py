@@ -128,13 +128,13 @@ class ParameterServer(Workers):
 
         name = f"model-{run_id}" if self.shard_servers else "model"
         options = ServedOptions(
-            self.shards,
-            self.shard_servers,
-            self.fetch_period,
-            self.push_period,
-            self.local_updates,
-            self.staleness,
-            self.staleness_limit,
-            self.compensation,
+            shards=self.shards,
+            servers=self.shard_servers,
+            fetch_period=self.fetch_period,
+            push_period=self.push_period,
+            local_updates=self.local_updates,
+            staleness=self.staleness,
+            staleness_limit=self.staleness_limit,
+            compensation=self.compensation,
         )
         return ServedVectors(name, options, endpoint, begin)
