@@ -77,7 +77,7 @@ class CheckpointSchedule:
             run_id=session.run_id,
             resumptions=session.resumptions,
             spec=session.spec,
-            acting_processes=session.config.topology.acting_processes,
+            acting_processes=session.config.topology.actor_count(session.config.algorithm),
             local_actors=self._local_actors,
             actor_seconds=session.monitor.actor_seconds,
             learner_seconds=session.learner.clock.seconds,
