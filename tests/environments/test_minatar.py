@@ -54,6 +54,21 @@ def test_a_seed_repeats_an_episode() -> None:
     assert not np.array_equal(returns[0], returns[1])
 
 
+def test_a_sticky_first_action_repeats_none_of_the_episode_before() -> None:
+    """The paddle starts at 4; the first step moves it right, or nowhere if it repeats action 0; it was moved left."""
+    pytest.importorskip("minatar")
+    game, positions = make("minatar/breakout"), set()
+    for seed in range(40):
+        game.reset(seed=seed)
+        ended = False
+        while not ended:
+            _, _, ended, _, _ = game.step(1)
+        game.reset(seed=seed)
+        observation, *_ = game.step(2)
+        positions.add(int(observation[0, 9].argmax()))
+    assert positions == {4, 5}
+
+
 def test_a_batch_plays() -> None:
     pytest.importorskip("minatar")
     batch = make_batch("minatar/space_invaders", 2, seed=0)

@@ -42,3 +42,9 @@ def test_a_file_of_an_earlier_run_does_not_stay_where_there_is_nothing_to_write(
     write_csv(path, [], origin)
     assert not path.exists()
     write_csv(path, [], origin)
+
+
+def test_numbers_have_five_significant_digits(tmp_path, origin) -> None:
+    path = tmp_path / "links.csv"
+    write_csv(path, [{"a": 123456.789, "b": 0.123456, "c": 1234567}], origin)
+    assert path.read_text().splitlines()[1].startswith("123460.0,0.12346,1234567,headrace study in-network,")

@@ -1,6 +1,7 @@
 """Requirements on a topology's settings."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -8,10 +9,13 @@ from headrace import A3C, DQN, CrossQ, DynaQ
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError
 from headrace.topologies.apex import Apex
+from headrace.topologies.base import RunContext
 from headrace.topologies.config import Topology
 from headrace.topologies.registry import TOPOLOGIES
 from headrace.topologies.serial import Serial
 from headrace.topologies.workers import AdPsgd, Hogwild, ParameterServer
+from headrace.topologies.workers.program import worker_settings
+from headrace.types import EnvironmentSpec
 
 INF = float("inf")
 
@@ -166,3 +170,11 @@ def test_other_algorithms_are_not(topology: Topology, algorithm: Algorithm) -> N
 def test_a_topology_has_the_size_that_it_is_given(kind: type[Topology]) -> None:
     sized = kind().sized(3, 5)
     assert (sized.acting_processes, sized.environments_each) == (1 if kind is Serial else 3, 5)
+
+
+def test_each_worker_has_its_own_update_seed_and_the_first_that_of_the_run() -> None:
+    spec = EnvironmentSpec((4,), "float32", 2)
+    context = RunContext("CartPole-v1", spec, 5, A3C(), Mock(), Mock(), vectors=Mock(handles=()))
+    first, *others = (worker_settings(Hogwild(workers=3), context, index).update_seed for index in range(3))
+    assert first == 5
+    assert len({first, *others}) == 3

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from headrace import DQN, Apex, DynaQ, Serial
 from headrace.environments import describe
 from headrace.errors import CheckpointError, ConfigError, StorageError
+from headrace.replay import Table
 from headrace.roles.handles import TRANSITIONS
 from headrace.roles.planner import PlannerRole
 from headrace.roles.remote_actor import ActorRole
 from headrace.servers import EmbeddedServer
+from headrace.topologies import dyna as module
 from headrace.topologies.base import RunContext
-from headrace.topologies.dyna import DynaTables
+from headrace.topologies.dyna import DynaTables, dyna_tables, mixed_batches
 from headrace.topologies.serial.program import SerialProgram
 from headrace.types import Array
 
@@ -97,6 +100,51 @@ def test_reports_include_the_planner() -> None:
     assert actor["role"] == "actor"
     assert (planner["role"], planner["simulated"]) == ("planner", program.table.stats()["simulated_inserts"])
     assert planner["model_version"] > 0
+
+
+def test_seconds_are_reported_once() -> None:
+    program = serial(DQN(**SETTINGS), 10)  # type: ignore[arg-type]
+    [first], [second] = program.take_reports(), program.take_reports()
+    assert sum(first["seconds"].values()) > 0
+    assert set(second["seconds"].values()) == {0.0}
+
+
+def test_only_the_real_experience_has_a_limiter_and_search_control_is_that_of_the_transitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make = Mock(wraps=Table)
+    monkeypatch.setattr(module, "Table", make)
+    config = dataclasses.replace(SMALL, search_control="uniform")
+    dyna_tables(context(config), config, environments=2, chunk_steps=10)
+    options = [call.kwargs for call in make.call_args_list]
+    assert [each["sampler"] for each in options] == ["prioritized", "uniform", "uniform"]
+    assert [each["samples_per_insert"] for each in options] == [4, 0, 0]
+    assert [each["limiter_tolerance"] > 0 for each in options] == [True, False, False]
+
+
+def test_the_planners_transitions_have_a_discount_of_1_or_0() -> None:
+    table = serial(dataclasses.replace(SMALL, discount=0.5), 200).table
+    assert isinstance(table, DynaTables)
+    batch = table.transitions.sample(200)
+    assert batch is not None
+    assert set(batch.discount.tolist()) == {0.0, 1.0}
+
+
+def test_mixed_batches_have_the_algorithm_s_importance_exponent() -> None:
+    """With an exponent of 1, weights are inversely proportional to probabilities."""
+    config = dataclasses.replace(SMALL, importance_exponent=1.0)
+    tables = dyna_tables(context(config), config, environments=2, chunk_steps=10)
+    observation = np.zeros(tables.real.signature.observation_shape, np.float32)
+    writer = tables.real.writer()
+    writer.start(observation)
+    for _ in range(100):
+        writer.append(0, 1.0, observation, False, False)
+    writer.flush()
+    tables.real.update_priorities(np.arange(100, dtype=np.uint64), np.arange(1.0, 101.0))
+    batch = mixed_batches(tables, config).next(0.0)
+    assert batch is not None
+    assert batch.probability.max() > 2 * batch.probability.min()
+    np.testing.assert_allclose(batch.weight, batch.probability.min() / batch.probability, rtol=1e-5)
 
 
 def test_a_snapshot_has_all_three_tables(tmp_path: Path) -> None:

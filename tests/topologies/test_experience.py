@@ -16,6 +16,14 @@ from headrace.types import EnvironmentSpec
 SPEC = EnvironmentSpec((84, 84), "uint8", 4, stack=4)
 
 
+def options_of(algorithm: OffPolicy) -> dict[str, Any]:
+    """Options for eight environments with chunks of one step."""
+    spec = EnvironmentSpec((2,), "float32", 4)
+    updater = algorithm.make_updater(spec, "cpu", 0)
+    context = RunContext("Toy-v0", spec, 0, algorithm, updater, EmbeddedServer())
+    return table_options(context, environments=8, chunk_steps=1)
+
+
 def add(**settings: Any) -> dict[str, float]:
     algorithm = DQN(**{"batch_size": 32, "learning_starts": 100, "replay_capacity": 1_000, **settings})
     updater = DQNUpdater(algorithm, SPEC, "cpu", 0)
@@ -45,8 +53,14 @@ def test_a_capacity_that_learning_could_never_start_with_is_refused() -> None:
 )
 def test_the_limiter_lets_episodes_end_at_the_same_time(algorithm: OffPolicy, inserted: int) -> None:
     """Where one thread acts and learns, inserting must not wait, as no other thread samples."""
-    spec = EnvironmentSpec((2,), "float32", 4)
-    updater = algorithm.make_updater(spec, "cpu", 0)
-    context = RunContext("Toy-v0", spec, 0, algorithm, updater, EmbeddedServer())
-    options = table_options(context, environments=8, chunk_steps=1)
+    options = options_of(algorithm)
     assert options["limiter_tolerance"] >= 2 * options["samples_per_insert"] * inserted * 8
+
+
+def test_the_limiter_tolerates_a_batch_and_two_bursts() -> None:
+    options = options_of(DQN(n_step=20, samples_per_step=64, batch_size=256))
+    assert options["limiter_tolerance"] == 256 + 2 * 64 * 20 * 8
+
+
+def test_the_table_has_the_algorithm_s_priority_exponent() -> None:
+    assert options_of(DQN(priority_exponent=0.9))["priority_exponent"] == 0.9

@@ -13,7 +13,7 @@ from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ServerError
 from headrace.roles.base import EVALUATION, EVALUATION_POLICY
 from headrace.servers import RunServer
-from headrace.training.evaluation import Evaluations, Moment
+from headrace.training.evaluation import Evaluation, Evaluations, Moment
 from headrace.types import EnvironmentSpec
 
 MOMENT = Moment(100, 20, 3.0)
@@ -41,9 +41,13 @@ def server() -> Far:
     return Far()
 
 
+def make_evaluations(server: Far) -> Evaluations:
+    return Evaluations(server, "start", "CartPole-v1", SPEC, DQN(), 7, target=None)
+
+
 @pytest.fixture
 def evaluations(server: Far) -> Iterator[Evaluations]:
-    made = Evaluations(server, "start", "CartPole-v1", SPEC, DQN(), 7, target=None)
+    made = make_evaluations(server)
     yield made
     server.arrived.set()
     made.close()
@@ -104,6 +108,32 @@ def test_only_the_newest_request_of_this_start_is_answered(server: Far, evaluati
     assert evaluations.answer({**answer(third, 3.0), "start": "another"}) is None
     assert evaluations.pending
     assert evaluations.answer(answer(third, 4.0)) is not None
+
+
+def test_a_confirmation_plays_other_episodes_than_an_evaluation_at_the_same_moment(
+    server: Far, evaluations: Evaluations
+) -> None:
+    server.arrived.set()
+    evaluations.request(b"graph", MOMENT, 2, hold=False)
+    evaluations.request(b"graph", MOMENT, 100, hold=False)
+    assert [asked["seed"] for _, asked, _ in requests(server, 2)] == [7 + 1 + 2 * 20, 7 + 1 + 2 * 20 + 1]
+
+
+def test_the_deviation_is_that_of_a_sample() -> None:
+    """The squared differences from 2.5 sum to 5, which is divided by one less than the number of returns."""
+    assert Evaluation([1.0, 2.0, 3.0, 4.0], [1] * 4, MOMENT).std == pytest.approx((5 / 3) ** 0.5)
+    assert Evaluation([1.0], [1], MOMENT).std == 0.0
+
+
+def test_the_best_score_is_kept_after_a_lower_one_and_in_a_resumed_run(server: Far, evaluations: Evaluations) -> None:
+    for number, score in ((1, 5.0), (2, 3.0)):
+        evaluations.request(b"graph", MOMENT, 2, hold=False)
+        assert evaluations.answer(answer({"start": "start", "request": number}, score)) is not None
+    assert evaluations.best == 5.0
+    with contextlib.closing(make_evaluations(server)) as resumed:
+        resumed.restore(json.loads(json.dumps(evaluations.state())))
+        assert resumed.best == 5.0
+        assert resumed.last == evaluations.last == ([3.0, 3.0], [1, 1], MOMENT)
 
 
 def test_a_request_that_could_not_be_sent_raises(server: Far, evaluations: Evaluations) -> None:
