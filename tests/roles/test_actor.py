@@ -1,7 +1,8 @@
-"""An actor in vectorized environments writes what one in single environments writes."""
+"""An actor in vectorized environments writes what one in single environments writes; its rewards and seeds."""
 
 import struct
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from numpy.typing import NDArray
 
 from headrace import DQN
 from headrace.algorithms.r2d2.windows import WindowForm, WindowWriters
+from headrace.algorithms.writers import table_signature
 from headrace.environments import EnvironmentBatch, describe, make_batch
 from headrace.networks.records import ILLEGAL, split
+from headrace.replay import BatchBuffer, Table
 from headrace.roles.actor import Actor, ActorSettings
 from headrace.roles.clock import ACTOR_PHASES, PhaseClock
 from headrace.types import Array, EnvironmentSpec
@@ -67,6 +70,45 @@ def test_n_step_chunks_with_priorities_equal_those_of_single_environments(
     phantoms = mode is AutoresetMode.NEXT_STEP
     assert (counted < taken) == phantoms
     assert sum(map(len, ours.values())) > 0.7 * sum(map(len, expected.values()))
+
+
+def test_an_actor_clips_the_rewards_that_it_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It walks over places 2, 3, 3, 4 and 4, which are the rewards: right, but twice it may not move there."""
+    name = register(monkeypatch, AutoresetMode.NEXT_STEP)
+    spec = describe(name)
+    table = Table(table_signature(spec), capacity=100)
+    algorithm = DQN(n_step=1, clip_rewards=True)
+    settings = ActorSettings(name, 0, 0, (0.0,), algorithm, chunk_steps=5, spec=spec)
+    restart_numbers()
+
+    def rightwards(inputs: Array) -> NDArray[np.float32]:
+        return np.where(split(inputs, spec.parts)["action_mask"] == 1, [0, 1, 2], ILLEGAL).astype(np.float32)
+
+    actor = Actor(settings, rightwards, table.insert, PhaseClock(ACTOR_PHASES))
+    for _ in range(5):
+        actor.step()
+    buffer = BatchBuffer(table.signature, 16)
+    assert table.sample_into(buffer, 0.0, 0.0)
+    assert buffer.arrays.reward.tolist() == [1.0] * 16
+    assert actor.environments.take_episodes() == [(0, 16.0, 5, False)]
+    actor.close()
+
+
+def test_actors_of_the_same_seed_play_and_explore_differently(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, starts, actions = describe("CartPole-v1"), [], []
+    for first in (0, 2):
+        output = Mock(return_value=np.zeros((2, 2), np.float32))
+        settings = ActorSettings("CartPole-v1", 3, first, (1.0, 1.0), DQN(), chunk_steps=50, spec=spec)
+        actor = Actor(settings, output, lambda *chunks: None, PhaseClock(ACTOR_PHASES))
+        step = Mock(wraps=actor.environments.step)
+        monkeypatch.setattr(actor.environments, "step", step)
+        for _ in range(20):
+            actor.step()
+        actor.close()
+        starts.append(output.call_args_list[0].args[0])
+        actions.append([call.args[0] for call in step.call_args_list])
+    assert not (starts[0] == starts[1]).any()
+    assert not np.array_equal(actions[0], actions[1])
 
 
 def windows(batch: EnvironmentBatch, steps: int) -> dict[int, list[bytes]]:

@@ -33,6 +33,19 @@ def test_plays_the_requested_number_of_episodes(episodes: int) -> None:
     assert score.lengths == [7] * episodes
 
 
+def test_each_environment_plays_its_share_however_long_its_episodes_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One reaches the goal after 7 steps; the other never does and is truncated after 40."""
+    monkeypatch.setattr(evaluator, "_TOGETHER", 2)
+    score = play("headrace.environments.toy:Corridor", lambda observation: np.array([1, 0]), 4, seed=0)
+    assert sorted(score.lengths) == [7, 7, 40, 40]
+
+
+def test_reset_is_called_after_each_step_with_the_environments_that_began_an_episode() -> None:
+    began: list[list[bool]] = []
+    play("headrace.environments.toy:Corridor", right, 3, seed=0, reset=lambda ended: began.append(ended.tolist()))
+    assert began == [[False] * 3] * 6 + [[True] * 3]
+
+
 def test_episodes_depend_only_on_the_seed() -> None:
     first, second, other = (play("CartPole-v1", left, 30, seed) for seed in (1, 1, 2))
     assert first == second

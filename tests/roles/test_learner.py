@@ -43,3 +43,15 @@ def test_staleness_is_never_negative(versions: list[int], staleness: float) -> N
     assert learner.step(1.0)
     assert learner.staleness == learner.mean_staleness == pytest.approx(staleness)
     assert learner.steps == 11
+
+
+def test_mean_staleness_is_that_of_all_updates() -> None:
+    batches = iter([batch([1]), batch([12])])
+    learner = Learner(Still(), lambda timeout: next(batches), None, None, publish_period=100)
+    learner.steps = 10
+    staleness = []
+    for _ in range(2):
+        learner.step(1.0)
+        staleness.append(learner.staleness)
+    assert staleness == [10.0, 0.0]  # of policies of versions 11 and 12
+    assert learner.mean_staleness == 5.0

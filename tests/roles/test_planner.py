@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from math import inf, nan
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -148,6 +149,15 @@ def test_each_member_of_the_model_learns_from_transitions_of_all_ages(
     keys = np.concatenate(seen[:5], 1)  # [N, B] of five batches
     assert (keys.min(1) < 100).all()
     assert (keys.max(1) >= 900).all()
+
+
+def test_training_batches_are_weighted_for_importance_and_start_states_are_not() -> None:
+    bench = Bench()
+    transitions = bench.planner._transitions = Mock(wraps=bench.transitions)
+    bench.run(0)
+    bench.run(128)
+    sampled = [(len(call.args[0].arrays.key), call.args[1]) for call in transitions.sample_into.call_args_list]
+    assert set(sampled) == {(2 * 16, 1.0), (128, 0.0)}
 
 
 def test_too_few_transitions_do_nothing() -> None:

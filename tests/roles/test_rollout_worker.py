@@ -103,6 +103,35 @@ def test_returns_stop_at_ends_and_bootstrap_at_limits() -> None:
     worker.close()
 
 
+def test_a_rollout_that_ends_with_a_cut_episode_bootstraps_from_its_last_frame() -> None:
+    worker, updater = make(FRAMES, n_step=12, network="mlp")
+    values = updater.values
+    asked: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def remember(observation: Any) -> Any:
+        asked.append((observation, np.copy(values(observation))))
+        return asked[-1][1]
+
+    updater.values = remember  # type: ignore[method-assign]
+    worker.step()
+    (cut, cut_value), (begun, begun_value) = asked
+    assert (cut[:, 0, 0].tolist(), cut[:, 1, 0].tolist()) == ([1, 1], [6, 6])
+    assert (begun[:, 0, 0].tolist(), begun[:, 1, 0].tolist()) == ([2, 2], [0, 0])
+    assert np.abs(cut_value - begun_value).min() > 1e-3
+    np.testing.assert_allclose(updater.batches[0].reward[-2:], 1 + cut_value / 2, rtol=1e-6)
+    worker.close()
+
+
+def test_a_rollout_worker_learns_from_clipped_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rewards are from 0 to 5, and an episode has at most 5 steps: a return above 5 is of unclipped rewards."""
+    name = register(monkeypatch, AutoresetMode.NEXT_STEP)
+    worker, updater = make(name, count=4, discount=0.0, n_step=10, clip_rewards=True)
+    worker.step()
+    assert set(updater.batches[0].reward.tolist()) == {0.0, 1.0}
+    assert max(episode.return_ for episode in worker.take_episodes()) > 5
+    worker.close()
+
+
 def test_a_reset_of_a_vectorized_environment_is_no_transition(monkeypatch: pytest.MonkeyPatch) -> None:
     """As above, but each episode is followed by a step that resets: 2 of 14 steps are left out."""
     name = register(monkeypatch, AutoresetMode.NEXT_STEP, Frames)
@@ -182,15 +211,18 @@ def test_restored_worker_continues_bit_for_bit(environment: str) -> None:
 
 
 def test_other_environments_of_the_same_seed_play_different_episodes() -> None:
+    """With a uniform policy, so that actions depend on the random numbers alone."""
     config = A3C(hidden=(16,))
     batches = []
     for first in (0, 2):
         updater = Recorder(config, describe("CartPole-v1"), "cpu", 0)
+        updater.load({**updater.state(), "parameters": np.zeros_like(updater.state()["parameters"])})
         worker = RolloutWorker("CartPole-v1", 2, config, updater, seed=0, first_environment=first)
         worker.step()
         worker.close()
         batches.append(updater.batches[0])
     assert not (batches[0].observation == batches[1].observation).all(1).any()
+    assert not np.array_equal(batches[0].action, batches[1].action)
 
 
 def test_each_clock_is_paused_while_the_other_side_works(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,19 +18,21 @@ from headrace.algorithms.sac import SAC
 from headrace.algorithms.writers import table_signature
 from headrace.clock import new_event
 from headrace.environments import describe
-from headrace.errors import ConfigError, DivergenceError, ReplayError
+from headrace.errors import ClosedError, ConfigError, DivergenceError, ReplayError
 from headrace.gradients.base import ParameterVector
 from headrace.gradients.local import LocalVector
 from headrace.replay import Connection, ReplayTable, Table
-from headrace.roles.base import GATE, HELD
+from headrace.roles import remote_worker
+from headrace.roles.base import GATE, HELD, RoleContext
 from headrace.roles.gate import Gate, GateWatch, Held
-from headrace.roles.remote_worker import WorkerRole, build_worker
+from headrace.roles.remote_worker import WorkerRole, WorkerSettings, build_worker
 from headrace.servers import EmbeddedServer, connect_role
 from headrace.topologies.base import RunContext
 from headrace.topologies.serial.program import SerialProgram
 from headrace.topologies.workers import Workers
 from headrace.topologies.workers import program as module
 from headrace.topologies.workers.program import WorkersProgram, worker_settings
+from headrace.types import Batch
 
 CPU = "cpu"
 CARTPOLE = "CartPole-v1"
@@ -135,6 +137,54 @@ def test_one_worker_is_bit_identical_to_the_serial_run(server: EmbeddedServer, n
     assert context.updater.version == updates
 
 
+def serial_batches(context: RunContext, monkeypatch: pytest.MonkeyPatch, turns: int) -> list[Batch]:
+    """The batches that a serial run learns from."""
+    batches: list[Batch] = []
+    transfer = context.updater.transfer
+
+    def remember(batch: Batch) -> Any:
+        batches.append(Batch(*(np.copy(values) for values in batch)))
+        return transfer(batch)
+
+    monkeypatch.setattr(context.updater, "transfer", remember)
+    program = SerialProgram(Serial(envs_per_actor=3, chunk_steps=10), context)
+    for _ in range(turns):
+        program.step(0.0)
+    program.close()
+    return batches
+
+
+@pytest.mark.parametrize("prioritized", [True, False])
+def test_a_worker_updates_the_priorities_of_prioritized_replay_only(server: EmbeddedServer, prioritized: bool) -> None:
+    algorithm, config = DQN(**SMALL, prioritized=prioritized), Serial(envs_per_actor=3, chunk_steps=10)
+    program = SerialProgram(config, context_of(server, algorithm, config))
+    for _ in range(120):
+        program.step(0.0)
+    program.close()
+    assert program.learner.steps > 20
+    assert program.table.stats()["updates"] == (16 * program.learner.steps if prioritized else 0)
+
+
+def test_a_worker_weights_samples_with_the_importance_exponent(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    algorithm = DQN(**SMALL, importance_exponent=0.7)
+    batch = serial_batches(context_of(server, algorithm, Serial()), monkeypatch, 120)[-1]
+    assert batch.probability.min() < 0.9 * batch.probability.max()
+    assert batch.weight == pytest.approx((batch.probability.min() / batch.probability) ** 0.7, rel=1e-4)
+
+
+def test_a_worker_s_transitions_have_the_version_of_the_policy_that_acted(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = serial_batches(context_of(server, DQN(**SMALL), Serial()), monkeypatch, 120)
+    assert len(batches) > 20
+    for updates, batch in enumerate(batches):
+        assert 1 <= batch.policy_version.min() <= batch.policy_version.max() <= updates + 1
+    assert batches[0].policy_version.max() == 1
+    assert batches[-1].policy_version.max() > 1
+
+
 def test_the_period_of_td3_s_policy_counts_sums_of_gradients(server: EmbeddedServer) -> None:
     """Of every three of the critics' sums, each of four gradients, one goes with a sum of the policy's."""
     config = ParameterServer(**ONE, push_period=4)
@@ -186,6 +236,40 @@ def test_workers_together_explore_as_one_with_all_environments(server: EmbeddedS
         worker.step()
         assert worker.exploration == pytest.approx(one[index::4])
         worker.close()
+
+
+def test_exploration_decays_with_the_steps_of_all_workers(server: EmbeddedServer) -> None:
+    """100 steps were made before this worker started, and each of the 4 workers has made 10 since."""
+    algorithm = DQN(**SMALL)
+    config = Hogwild(workers=4, envs_per_worker=2, chunk_steps=10)
+    settings = worker_settings(config, context_of(server, algorithm, config), 1)
+    worker = build_worker(settings, LocalVector, settings.open_table(), first_step=100)
+    for _ in range(6):
+        worker.step()
+    worker.close()
+    assert worker.exploration == pytest.approx([1 - 0.95 * 140 / 300] * 2)
+
+
+def test_a_restarted_worker_has_other_seeds(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Hogwild(workers=2, envs_per_worker=2, chunk_steps=10)
+    settings = worker_settings(config, context_of(server, DQN(**SMALL), config), 1)
+    built: list[WorkerSettings] = []
+
+    def build(settings: WorkerSettings, *arguments: Any) -> None:
+        built.append(settings)
+        raise ClosedError("built")
+
+    monkeypatch.setattr(remote_worker, "build_worker", build)
+    server.publish(GATE, Gate("open", 0).to_json())
+    for generation in (0, 1):
+        with RoleContext(server.endpoint, new_event()) as context:
+            WorkerRole(1, settings, generation=generation).run(context)
+    first, second = built
+    assert first == settings
+    assert second.acting.seed == first.acting.seed + 1_000_003
+    assert first.table is not None
+    assert second.table == {**first.table, "seed": first.table["seed"] + 1_000_003}
+    assert second.update_seed != first.update_seed
 
 
 def test_workers_make_as_many_updates_as_one_with_all_environments(server: EmbeddedServer) -> None:
