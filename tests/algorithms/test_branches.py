@@ -96,6 +96,7 @@ def test_the_target_leaves_out_masked_actions() -> None:
 
 
 def test_one_dimension_is_plain_q_learning() -> None:
+    """Also once the network differs from its target, and selects other actions."""
     random = np.random.default_rng(0)
     fields = (
         *random.standard_normal((2, 16, 4)).astype(np.float32),
@@ -106,10 +107,14 @@ def test_one_dimension_is_plain_q_learning() -> None:
     )
     updates = []
     for branches in ((), (5,)):
-        updater = DQN(hidden=(8,)).make_updater(EnvironmentSpec((4,), "float32", 5, branches=branches), "cpu", 0)
+        spec = EnvironmentSpec((4,), "float32", 5, branches=branches)
+        updater = DQN(hidden=(8,), learning_rate=0.1).make_updater(spec, "cpu", 0)
         action = fields[2] if branches else fields[2][:, 0]
-        update = updater.update((*fields[:2], action, *fields[3:]))
-        updates.append((update.priority, update.loss, *updater.weights().values()))
+        results = []
+        for _ in range(3):
+            update = updater.update((*fields[:2], action, *fields[3:]))
+            results += [update.priority, update.loss]
+        updates.append((*results, *updater.weights().values()))
     for plain, branched in zip(*updates, strict=True):
         np.testing.assert_allclose(plain, branched, rtol=1e-5, atol=1e-7)
 

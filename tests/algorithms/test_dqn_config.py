@@ -61,6 +61,12 @@ def test_serial_epsilon_decays_equally_for_all_environments() -> None:
     assert config.serial_exploration(2, 1000) == pytest.approx([0.1, 0.1])
 
 
+def test_a_step_that_finishes_a_chunk_inserts_its_transitions_and_those_that_wait_for_rewards() -> None:
+    """At an episode's end: a chunk of 50, and 2 transitions whose 3 rewards were not complete; 4 samples for each."""
+    form = DQN(n_step=3, samples_per_step=4.0).table_form(EnvironmentSpec((3,), "float32", 5), 50)
+    assert (form.n_step, form.chunk_steps, form.burst) == (3, 50, 4 * 52)
+
+
 def test_actors_send_priorities_if_sampling_is_prioritized() -> None:
     spec = EnvironmentSpec((3,), "float32", 5)
     assert DQN().actor_priorities(spec)

@@ -121,7 +121,7 @@ def test_polyak_average(engine: Engine) -> None:
 )
 def test_three_updates_equal_those_of_torch_s_optimizer(engine: Engine, optimizer: OptimizerName, beta1: float) -> None:
     settings: dict[str, Any] = {"optimizer": optimizer, "adam_beta1": beta1}
-    updater = make_updater(engine=engine, **settings, target_update_period=10**9, max_gradient_norm=1.0)
+    updater = make_updater(engine=engine, **settings, target_update_period=10**9, max_gradient_norm=0.1)
     online, target = (PolicyModule(updater.architecture) for _ in range(2))
     for network in (online, target):
         network.load_state_dict({name: torch.from_numpy(value) for name, value in updater.weights().items()})
@@ -146,7 +146,7 @@ def test_three_updates_equal_those_of_torch_s_optimizer(engine: Engine, optimize
         loss = (weight * torch.nn.functional.huber_loss(q, goal, reduction="none")).mean()
         twin.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(online.parameters(), 1.0)
+        assert torch.nn.utils.clip_grad_norm_(online.parameters(), 0.1) > 0.1
         twin.step()
         updater.update(updater.transfer(batch))
     for name, value in updater.weights().items():

@@ -151,9 +151,10 @@ def test_one_transition_in_ten_is_held_out_permanently() -> None:
 def test_a_linear_world_is_learned_with_a_small_held_out_error() -> None:
     learner = ModelLearner(SMALL, SPEC, seed=0)
     random = np.random.default_rng(0)
-    assert learner.error == inf
-    for _ in range(20):
+    for _ in range(19):
         learner.learn(linear_world(random, 96))
+    assert learner.error == inf
+    learner.learn(linear_world(random, 96))
     assert learner.error > 0.2
     for _ in range(580):
         learner.learn(linear_world(random, 96))
@@ -188,6 +189,26 @@ def test_held_out_transitions_are_never_learned_from() -> None:
         spoilt = batch._replace(reward=np.where(out, 1e6, batch.reward).astype(np.float32))
         assert learner.learn(batch) == twin.learn(spoilt)
     np.testing.assert_array_equal(learner.model.parameters, twin.model.parameters)
+
+
+def test_the_error_is_that_of_the_newest_2048_held_out_transitions() -> None:
+    """Those of an older batch count only as long as there are fewer in the newer ones."""
+    random = np.random.default_rng(0)
+    keys = np.arange(50_000, dtype=np.uint64)
+    out = held_out(keys)
+    old, new = (linear_world(random, count)._replace(key=keys[out][:count]) for count in (500, 2048))
+    trained = linear_world(random, 96)._replace(key=keys[~out][:96])
+
+    def error(older: Batch, newer: Batch) -> float:
+        learner = ModelLearner(SMALL, SPEC, seed=0)
+        for batch in (older, newer, *[trained] * 18):
+            learner.learn(batch)
+        return learner.error
+
+    spoilt = old._replace(reward=old.reward + 100)
+    assert error(old, new) == error(spoilt, new)
+    fewer = Batch._make(field[1:] for field in new)
+    assert error(old, fewer) < error(spoilt, fewer)
 
 
 def test_weights_correct_for_sampling() -> None:

@@ -59,37 +59,47 @@ def test_overfits_one_batch(cell: str) -> None:
     assert losses[-1] < 0.2 * losses[0]
 
 
-@pytest.mark.parametrize(("double", "rescaled"), [(True, True), (False, False)])
-def test_the_first_step_is_that_of_a_twin_in_torch(double: bool, rescaled: bool) -> None:
-    """One step of SGD with the rows one by one, without the gradient of the burn-in, which would change it."""
+@pytest.mark.parametrize(
+    ("double", "rescaled", "updates"), [(True, True, 0), (False, False, 0), (True, True, 3), (False, False, 3)]
+)
+def test_a_step_is_that_of_a_twin_in_torch(double: bool, rescaled: bool, updates: int) -> None:
+    """One step of SGD with the rows one by one, without the gradient of the burn-in, which would change it.
+
+    It is the first, or one after others, when the online network is not its target any more.
+    """
     config = R2D2.from_record(
         {**SMALL.to_record(), "double": double, "value_rescaling": rescaled, "optimizer": "sgd", "loss": "squared"}
-        | {"max_gradient_norm": 0.0}
+        | {"max_gradient_norm": 0.0, "learning_rate": 0.3, "target_update_period": 10_000}
     )
     assert isinstance(config, R2D2)
     learner, batch = updater(config), make_batch(config)
-    module = RecurrentModule(learner.architecture)
+    for _ in range(updates):
+        learner.update(learner.transfer(batch))
+    module, target_module = RecurrentModule(learner.architecture), RecurrentModule(learner.architecture)
     module.load_state_dict({name: torch.from_numpy(value) for name, value in learner.weights().items()})
+    followed = {f"target.{name}": name for name in learner.weights()}
+    target_module.load_state_dict(
+        {followed[name]: torch.from_numpy(value) for name, value in learner.state().items() if name in followed}
+    )
     before = {name: value.clone() for name, value in module.named_parameters()}
     windows = config.window_form(SPEC).unpack(np.ascontiguousarray(batch.action))
     total = torch.zeros(())
-    priorities = []
+    priorities, same_actions = [], []
     for row in range(SIZE):
         burn_in, steps = int(windows.burn_in[row]), int(windows.steps[row])
         x, state = torch.from_numpy(windows.observation[row : row + 1].copy()), windows.state[row : row + 1]
-        after = torch.from_numpy(state)
-        with torch.no_grad():
-            if burn_in:
-                _, after = module.unroll(x[:, :burn_in], after)
-        q = module.unroll(x[:, burn_in : steps + 1], after)[0][0]
+        q, q_target = (unroll(each, x, burn_in, steps, state) for each in (module, target_module))
+        selector = (q if double else q_target).detach().numpy()
+        same_actions.append(bool((q.argmax(1) == q_target.argmax(1)).all()))
         errors = []
         for t in range(min(4, steps - burn_in)):
-            target = target_of(config, windows, q.detach().numpy(), row, t)
+            target = target_of(config, windows, q_target.detach().numpy(), selector, row, t)
             errors.append(target - q[t, int(windows.action[row, burn_in + t])])
         error = torch.stack(errors)
         total = total + float(batch.weight[row]) * (error**2 / 2).sum() / (SIZE * 4)
         size = error.detach().abs()
         priorities.append(float(0.9 * size.max() + 0.1 * size.mean()))
+    assert all(same_actions) == (updates == 0)
     total.backward()
     update = learner.update(learner.transfer(batch))
     assert update.loss == pytest.approx(float(total.detach()), rel=1e-4)
@@ -101,13 +111,22 @@ def test_the_first_step_is_that_of_a_twin_in_torch(double: bool, rescaled: bool)
         np.testing.assert_allclose(value, expected.detach().numpy(), atol=1e-6, err_msg=name)
 
 
-def target_of(config: R2D2, windows: Any, q: Array, row: int, t: int) -> float:
-    """h(R + gamma^m h^-1(max Q)); at the first update the target network is the online one."""
+def unroll(module: RecurrentModule, x: torch.Tensor, burn_in: int, steps: int, state: Array) -> torch.Tensor:
+    """Q values of the observations after the burn-in, of whose steps there is no gradient."""
+    after = torch.from_numpy(state)
+    with torch.no_grad():
+        if burn_in:
+            _, after = module.unroll(x[:, :burn_in], after)
+    return module.unroll(x[:, burn_in : steps + 1], after)[0][0]
+
+
+def target_of(config: R2D2, windows: Any, q_target: Array, selector: Array, row: int, t: int) -> float:
+    """h(R + gamma^m h^-1(Q'(s, a))), with the action of the selector's largest Q."""
     burn_in, steps = int(windows.burn_in[row]), int(windows.steps[row])
     m = min(config.n_step, steps - burn_in - t)
     total = sum(config.discount**i * float(windows.reward[row, burn_in + t + i]) for i in range(m))
     if not (windows.terminated[row] and burn_in + t + m == steps):
-        value = float(q[t + m].max())
+        value = float(q_target[t + m, selector[t + m].argmax()])
         total += config.discount**m * (inverse(value) if config.value_rescaling else value)
     return float(rescale(np.float32([total]))[0]) if config.value_rescaling else total
 
@@ -120,6 +139,18 @@ def inverse(y: float) -> float:
         value = np.sign(middle) * (np.sqrt(abs(middle) + 1) - 1) + 1e-3 * middle
         low, high = (middle, high) if value < y else (low, middle)
     return low
+
+
+def test_gradients_are_clipped() -> None:
+    """To a norm of 0.01: the step of SGD with the rate 0.5 has the norm 0.005."""
+    settings = {"optimizer": "sgd", "learning_rate": 0.5, "max_gradient_norm": 0.01}
+    config = R2D2.from_record({**SMALL.to_record(), **settings})
+    assert isinstance(config, R2D2)
+    learner = updater(config)
+    before = learner.weights()
+    learner.update(learner.transfer(make_batch(config)))
+    moved = [value - before[name] for name, value in learner.weights().items()]
+    assert np.sqrt(sum(np.square(each).sum() for each in moved)) == pytest.approx(0.005, rel=1e-3)
 
 
 def test_padding_has_no_influence() -> None:

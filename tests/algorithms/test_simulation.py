@@ -59,9 +59,10 @@ def test_a_rollout_follows_the_model() -> None:
 
 
 def test_a_rollout_ends_at_a_predicted_termination() -> None:
-    found = roll(Known(end=2.5), [0, 2, -5], 4)
+    found = roll(Known(end=2.5, unknown=4), [0, 2, -5], 4)
     assert found.length.tolist() == [3, 1, 4]
     assert found.terminated.tolist() == [True, True, False]
+    assert found.dropped == 0  # the second one disagrees at 4, after its end
 
 
 @pytest.mark.parametrize(("about", "deviation"), [("change", 1.5), ("reward", 1.5), ("done", 0.9866)])

@@ -275,6 +275,8 @@ def test_a_final_evaluation_that_was_prevented_is_made_after_resuming(
         assert resumed.summary["evaluation_episodes"] == 3
         assert resumed.summary["environment_steps"] == before.state.environment_steps
         assert resumed.summary["learner_steps"] == before.state.learner_steps
+        assert resumed.summary["actor_times"]["environment"] >= before.state.actor_seconds["environment"] > 0
+        assert resumed.summary["learner_times"]["train"] >= before.state.learner_seconds["train"] > 0
         with pytest.raises(CheckpointError, match=r"has done .* of its 600 steps"):
             resume(run, QuietDisplay())
 
