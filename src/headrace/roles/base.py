@@ -58,7 +58,7 @@ Stop = Event
 
 
 def generation_seed(seed: int, generation: int) -> int:
-    """The seed of a restarted role: no earlier generation used it, so that it plays other episodes."""
+    """The seed of a role's generation; that of a restarted role is another, so that it plays other episodes."""
     return seed + _GENERATION_STRIDE * generation
 
 

@@ -72,7 +72,7 @@ class Topology(ABC):
 
     @staticmethod
     def names_without_workers() -> str:
-        """The topologies whose processes either act or learn, for a message."""
+        """The topologies that have no workers, for a message."""
         return TOPOLOGIES.names_where(lambda kind: not kind.has_workers)
 
     @property

@@ -75,7 +75,7 @@ def record_frames(
 
 
 def export(run: RunDirectory, path: Path) -> float:
-    """Writes the network as an ONNX graph; returns the largest difference of their outputs for 4 x 64 inputs.
+    """Writes the network as an ONNX graph; returns by how much the outputs of the two differ at most, of 4 x 64 inputs.
 
     The graph's metadata says what `load_policy()` needs to use it without the run and its environment. Raises
     CheckpointError, and writes nothing, if the two disagree; ConfigError unless the path ends in .onnx and is not a
