@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 
 from headrace import DQN, Apex
@@ -43,17 +42,12 @@ def actor_settings(program: ApexProgram) -> list[ActorSettings]:
 
 @pytest.mark.parametrize(("prioritized", "updates"), [(True, 32), (False, 0)])
 def test_the_learner_updates_priorities_only_if_sampling_is_prioritized(
-    make_program: MakeProgram, prioritized: bool, updates: int
+    make_program: MakeProgram, fill: Callable[[Table], None], prioritized: bool, updates: int
 ) -> None:
     algorithm = DQN(hidden=(16,), batch_size=32, learning_starts=100, prioritized=prioritized)
     program = make_program(algorithm, Apex(actors=1))
     assert isinstance(program.table, Table)
-    observation = np.zeros(program.table.signature.observation_shape, np.float32)
-    writer = program.table.writer()
-    writer.start(observation)
-    for _ in range(100):
-        writer.append(0, 1.0, observation, False, False)
-    writer.flush()
+    fill(program.table)
     program.step(30.0)
     assert program.learner.steps == 1
     assert program.table.stats()["updates"] == updates

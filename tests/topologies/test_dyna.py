@@ -1,6 +1,7 @@
 """Planning in a topology: the replay ratio, snapshots, and no effect if it is off."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -130,16 +131,11 @@ def test_the_planners_transitions_have_a_discount_of_1_or_0() -> None:
     assert set(batch.discount.tolist()) == {0.0, 1.0}
 
 
-def test_mixed_batches_have_the_algorithm_s_importance_exponent() -> None:
+def test_mixed_batches_have_the_algorithm_s_importance_exponent(fill: Callable[[Table], None]) -> None:
     """With an exponent of 1, weights are inversely proportional to probabilities."""
     config = dataclasses.replace(SMALL, importance_exponent=1.0)
     tables = dyna_tables(context(config), config, environments=2, chunk_steps=10)
-    observation = np.zeros(tables.real.signature.observation_shape, np.float32)
-    writer = tables.real.writer()
-    writer.start(observation)
-    for _ in range(100):
-        writer.append(0, 1.0, observation, False, False)
-    writer.flush()
+    fill(tables.real)
     tables.real.update_priorities(np.arange(100, dtype=np.uint64), np.arange(1.0, 101.0))
     batch = mixed_batches(tables, config).next(0.0)
     assert batch is not None
