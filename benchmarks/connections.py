@@ -38,8 +38,8 @@ from benchmarks.measure import Row, at_least, report, require, warn_if_busy
 from benchmarks.standing import token_server
 from headrace._native import Client
 from headrace.parameters.snapshot import Stamp
-from headrace.roles.base import REPORTS
 from headrace.roles.handles import POLICY, REPLAY
+from headrace.roles.messages import REPORTS
 
 _CAPACITY = 100_000
 _PARAMETERS = 8 * 256 + 256 + 256 * 256 + 256 + 256 * 4 + 4  # of LunarLander's preset

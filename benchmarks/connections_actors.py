@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, field
 from benchmarks.experience import CHUNK_STEPS, N_STEP, chunks_of, make_steps, sent_as
 from headrace._native import Signature
 from headrace.launch.relay import Relay
-from headrace.roles.base import REPORTS
 from headrace.roles.clock import ACTOR_PHASES
 from headrace.roles.handles import POLICY, REPLAY
+from headrace.roles.messages import REPORTS, Report
 from headrace.servers import Endpoint, connect_role
 
 __all__ = ["CONNECTIONS", "REPORT_SECONDS", "SIGNATURE", "Options", "Outcome", "Plan", "connection_seconds"]
@@ -30,11 +30,25 @@ CONNECTIONS = 3
 REPORT_SECONDS = 0.1
 """Period of an actor that makes progress."""
 _STACK_BYTES = 512 << 10  # of a thread
-_REPORT = {
-    **{"role": "actor", "index": 0, "generation": 0, "run_id": 16 * "0", "writer": 16 * "0"},
-    **{"steps": 1_234_567, "episodes": 12_345, "returns": [], "phase": "environment", "stalled_seconds": 0.0123456789},
-    "seconds": dict.fromkeys(ACTOR_PHASES, 123.45678901234),
-    "refresh": {"count": 1234, "seconds": dict.fromkeys(("fetch", "deserialize", "load"), 1.2345678901234)},
+_REPORT: Report = {
+    "role": "actor",
+    "index": 0,
+    "generation": 0,
+    "phase": "environment",
+    "stalled_seconds": 0.0123456789,
+    "run_id": 16 * "0",
+    "writer": 16 * "0",
+    "acted": {
+        "steps": 1_234_567,
+        "episodes": 12_345,
+        "seconds": dict.fromkeys(ACTOR_PHASES, 123.45678901234),
+        "returns": [],
+    },
+    "refreshed": {
+        "count": 1234,
+        "seconds": dict.fromkeys(("fetch", "deserialize", "load"), 1.2345678901234),
+        "latency_seconds": 0.0123456789,
+    },
 }
 
 

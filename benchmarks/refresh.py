@@ -35,8 +35,9 @@ from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.roles.actor import ActorSettings
-from headrace.roles.base import REPORTS, Role
+from headrace.roles.base import Role
 from headrace.roles.handles import PARAMETERS, POLICY, REPLAY
+from headrace.roles.messages import REPORTS, Report
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
 from headrace.roles.quantizer import QuantizerRole
 from headrace.roles.remote_actor import ActorRole
@@ -132,7 +133,7 @@ class _Bench:
         if quantizes:
             self._roles.append(QuantizerRole(0, architecture, precision, 32, PARAMETERS, POLICY))
         self._ticks = folder / "ticks.npy"
-        self._heard: dict[str, Any] = {}
+        self._heard: Report | None = None
         self._latencies: dict[int, float] = {}
 
     def measure(self) -> _Measured:
@@ -157,13 +158,15 @@ class _Bench:
             end = time.monotonic()
             policy, parameters = (self._server.fetch(name) for name in (POLICY.name, PARAMETERS.name))
             assert policy is not None
+            assert before is not None
+            assert self._heard is not None
         finally:
             os.environ.pop(_TICKS, None)
             self._launcher.stop(self._roles)
             self._publisher.close()
             self._server.close()
         ticks = np.load(self._ticks)
-        first = before["refresh"]["count"]
+        first = before["refreshed"]["count"]
         return _Measured(
             [seconds for count, seconds in self._latencies.items() if count > first],
             statistics.median(_stalls(ticks, published)),
@@ -183,7 +186,7 @@ class _Bench:
 
     def _await_start(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while not self._heard.get("steps"):
+        while self._heard is None or not self._heard["acted"]["steps"]:
             for ended in self._launcher.poll():
                 raise SystemExit(f"benchmarks: {ended.role.name}: {ended.reason}: {ended.message}")
             if time.monotonic() > deadline:
@@ -194,12 +197,12 @@ class _Bench:
         deadline = time.monotonic() + seconds
         while True:
             for message in self._server.drain(REPORTS):
-                record = json.loads(message)
-                if record["role"] == "actor" and "refresh" in record:
-                    self._heard = record
-                    latency = record["refresh"]["latency_seconds"]
+                report: Report = json.loads(message)
+                if "refreshed" in report:
+                    self._heard = report
+                    latency = report["refreshed"]["latency_seconds"]
                     if latency is not None:
-                        self._latencies[record["refresh"]["count"]] = latency
+                        self._latencies[report["refreshed"]["count"]] = latency
             left = deadline - time.monotonic()
             if left <= 0:
                 return
@@ -227,10 +230,11 @@ def _rate(ticks: Array, begin: float, end: float) -> float:
     return float(((ticks > begin) & (ticks <= end)).sum() / (end - begin))
 
 
-def _shares(before: dict[str, Any], after: dict[str, Any]) -> tuple[float, float]:
+def _shares(before: Report, after: Report) -> tuple[float, float]:
     """Shares of the time between two reports that the acting and the refresh thread spend on parameters."""
-    acting = {phase: seconds - before["seconds"][phase] for phase, seconds in after["seconds"].items()}
-    refreshing = sum(after["refresh"]["seconds"].values()) - sum(before["refresh"]["seconds"].values())
+    begin, end = before["acted"]["seconds"], after["acted"]["seconds"]
+    acting = {phase: seconds - begin[phase] for phase, seconds in end.items()}
+    refreshing = sum(after["refreshed"]["seconds"].values()) - sum(before["refreshed"]["seconds"].values())
     wall = sum(acting.values())
     return (acting["pull"] + acting["load"]) / wall, refreshing / wall
 

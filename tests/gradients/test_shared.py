@@ -91,7 +91,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted_as_refused
     push(vector, 2.0)
     vector.pull()
     assert vector.parameters.tolist() == [0.0, 1.0]
-    said = vector.report()
+    said = vector.totals()
     assert (said["accepted"], said["dropped"], said["refused"], said["version"]) == (1, 0, 1, 1)
     assert sum(said["staleness"].values()) == 1
 
@@ -130,7 +130,7 @@ def test_gradients_are_counted_by_staleness() -> None:
     for _ in behind:
         vector.apply()
     waited[0] = 7.5
-    said = vector.report()
+    said = vector.totals()
     assert said["staleness"] == dict(zip(STALENESS, (1, 1, 1, 1, 2, 2, 2, 2), strict=True))
     assert said["staleness_sum"] == sum(behind)
     assert (said["accepted"], said["dropped"], said["refused"]) == (11, 1, 0)
@@ -141,7 +141,7 @@ def test_a_gradient_in_a_pending_sum_is_not_counted() -> None:
     vector = MeasuredVector(Told(Applied(0, None), Applied(0, None), Applied(1, 2)))
     for _ in range(3):
         vector.apply()
-    said = vector.report()
+    said = vector.totals()
     assert (said["accepted"], said["staleness_sum"], sum(said["staleness"].values()), said["version"]) == (1, 2, 1, 1)
 
 

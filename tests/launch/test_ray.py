@@ -28,9 +28,10 @@ from headrace.launch.ray.launcher import RayLauncher
 from headrace.launch.ray.nodes import Nodes
 from headrace.parameters.snapshot import Stamp
 from headrace.roles.actor import ActorSettings
-from headrace.roles.base import REPORTS, Role
+from headrace.roles.base import Role
 from headrace.roles.evaluator import EvaluatorRole
 from headrace.roles.handles import POLICY, REPLAY
+from headrace.roles.messages import REPORTS
 from headrace.roles.remote_actor import ActorRole
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings
 from headrace.servers import EmbeddedServer

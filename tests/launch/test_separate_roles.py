@@ -24,9 +24,10 @@ from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters.snapshot import Stamp
 from headrace.roles.acting_role import ActingRole
 from headrace.roles.actor import ActorSettings
-from headrace.roles.base import GATE, REPORTS, RUN, Role
+from headrace.roles.base import GATE, RUN, Role
 from headrace.roles.gate import Gate
 from headrace.roles.handles import POLICY, REPLAY, PolicyHandle
+from headrace.roles.messages import REPORTS
 from headrace.roles.remote_actor import ActorRole
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings
 from headrace.roles.separate_role import RunNotice, SeparateRole
@@ -390,8 +391,8 @@ def test_a_policy_is_fetched_once_for_all_processes(tmp_path: Path) -> None:
                     assert time.monotonic() < deadline, f"{said}, {taken}"
                     time.sleep(0.02)
                     for report in map(json.loads, server.drain("run/" + REPORTS)):
-                        if "refresh" in report:
-                            taken[report["index"]] = report["refresh"]["count"]
+                        if "refreshed" in report:
+                            taken[report["index"]] = report["refreshed"]["count"]
                 if version == 1:
                     publish(2)
             connections = server.stats()["connections"]

@@ -99,7 +99,7 @@ def test_a_new_policy_is_installed_between_two_steps(store: Store, refresh: Refr
     assert refresh.install() == refresh.version == 7
     assert refresh.output(OBSERVATION) == [[7.0]]
     assert not refresh.ready
-    report = refresh.report()
+    report = refresh.figures()
     assert report["count"] == 1
     assert 0 < report["latency_seconds"] < 30
     assert report["seconds"].keys() == {"fetch", "deserialize", "load"}
@@ -131,7 +131,7 @@ def test_installed_versions_increase_and_outputs_match_them(store: Store, refres
         assert refresh.output(OBSERVATION) == [[float(taken[-1])]]
     published.join()
     assert taken == sorted(set(taken))
-    assert refresh.report()["count"] == len(taken) - 1
+    assert refresh.figures()["count"] == len(taken) - 1
 
 
 def test_a_policy_older_than_its_news_is_not_installed(store: Store, refresh: Refresh) -> None:
@@ -153,7 +153,7 @@ def test_a_policy_newer_than_its_news_is_installed_without_an_age(store: Store, 
     refresh.poll()
     wait_until(lambda: refresh.ready)
     assert refresh.install() == 3
-    assert refresh.report()["latency_seconds"] is None
+    assert refresh.figures()["latency_seconds"] is None
 
 
 def test_it_waits_until_it_is_enough_versions_behind(store: Store, refresh: Refresh) -> None:

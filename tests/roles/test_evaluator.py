@@ -13,8 +13,8 @@ from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ClosedError, EnvironmentFault
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.roles import evaluator
-from headrace.roles.base import EVALUATION_POLICY
 from headrace.roles.evaluator import EvaluatorRole, play
+from headrace.roles.messages import EVALUATION_POLICY
 from headrace.types import EnvironmentSpec
 
 
@@ -100,8 +100,8 @@ def test_an_answer_is_sent_again_until_the_next_request(monkeypatch: pytest.Monk
 
     def put(mailbox: str, message: bytes) -> None:
         report = json.loads(message)
-        if "request" in report:
-            answers.append(report)
+        if "answer" in report:
+            answers.append(report["answer"])
         if len(answers) == 3:
             stop.set()
 

@@ -5,9 +5,10 @@ from typing import Any
 from unittest.mock import Mock
 
 from headrace.clock import new_event
-from headrace.roles.base import GATE, HELD, REPORTS, Role, RoleContext
+from headrace.roles.base import GATE, HELD, Role, RoleContext
 from headrace.roles.gate import Gate, GateWatch
 from headrace.roles.heartbeat import Heartbeat
+from headrace.roles.messages import REPORTS
 
 
 class Waiting(Role):
@@ -35,6 +36,6 @@ def test_a_worker_that_waits_at_its_start_sends_reports() -> None:
     sent: dict[str, list[Any]] = {HELD: [], REPORTS: []}
     for call in server.put.call_args_list:
         sent[call.args[0]].append(json.loads(call.args[1]))
-    same = {"role": "worker", "index": 3, "generation": 2, "run_id": "mine"}
+    same = {"role": "worker", "index": 3, "generation": 2, "run_id": "mine", "stalled_seconds": 0.0}
     assert sent[REPORTS] == [{**same, "phase": ""}, {**same, "phase": "environment"}]
     assert sent[HELD] == [[3, 1], [3, 2]]

@@ -22,8 +22,9 @@ from headrace.networks import Architecture
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.replay import BatchBuffer, ChunkWriter, ReplayTable, Signature, Table
 from headrace.roles import heartbeat
-from headrace.roles.base import REPORTS, RoleContext
+from headrace.roles.base import RoleContext
 from headrace.roles.handles import POLICY, SIMULATED, TRANSITIONS
+from headrace.roles.messages import REPORTS
 from headrace.roles.planner import Planner, PlannerRole, PlannerSettings
 from headrace.servers import Endpoint, open_server
 from headrace.types import Array, Batch, EnvironmentSpec
@@ -173,7 +174,7 @@ def test_a_model_with_a_high_error_is_gated_and_counted() -> None:
     bench.run(600)
     assert (bench.planner.simulated, bench.planner.gated) == (0, 512)
     assert bench.simulated.stats()["inserts"] == 0
-    assert bench.planner.report()["gated"] == 512
+    assert bench.planner.figures()["gated"] == 512
 
 
 def test_a_model_without_a_measured_error_is_gated() -> None:
@@ -181,7 +182,7 @@ def test_a_model_without_a_measured_error_is_gated() -> None:
     bench.run(0)
     bench.run(600)
     assert bench.planner.learner.error == inf
-    assert bench.planner.report()["model_error"] is None
+    assert bench.planner.figures()["model_error"] is None
     assert (bench.planner.simulated, bench.planner.gated) == (0, 512)
 
 
@@ -289,13 +290,16 @@ def test_a_planner_reports_while_its_simulations_are_held_back(monkeypatch: pyte
             reports.extend(json.loads(message) for message in server.drain(REPORTS))
             time.sleep(0.01)
 
+    def simulated(report: dict[str, Any]) -> int:
+        return report["planned"]["simulated"] if "planned" in report else 0
+
     def held() -> bool:
-        last = [report["simulated"] for report in reports[-20:] if report.get("simulated")]
-        return len(last) == 20 and len(set(last)) == 1
+        last = [simulated(report) for report in reports[-20:]]
+        return len(last) == 20 and len(set(last)) == 1 and last[0] > 0
 
     wait_for(held)
     tables[1].set_paused(False)
-    wait_for(lambda: reports[-1]["simulated"] > reports[-21]["simulated"])
+    wait_for(lambda: simulated(reports[-1]) > simulated(reports[-21]))
     stop.set()
     thread.join(30)
     assert not thread.is_alive()

@@ -19,8 +19,9 @@ from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder, PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.roles import heartbeat, quantizer
-from headrace.roles.base import REPORTS, RoleContext, Stop
+from headrace.roles.base import RoleContext, Stop
 from headrace.roles.handles import PARAMETERS, POLICY
+from headrace.roles.messages import REPORTS
 from headrace.roles.publisher import parameter_blobs
 from headrace.roles.quantizer import QuantizerRole
 from headrace.servers import Endpoint, open_server
@@ -125,15 +126,16 @@ def test_reports_are_heartbeats_with_totals(bench: Bench) -> None:
     bench.start(generation=3)
     bench.wait_for(lambda: len(bench.reports) >= 2)
     idle = bench.reports[-1]
-    assert [idle[name] for name in ("role", "index", "generation", "versions", "error")] == ["quantizer", 0, 3, 0, None]
+    assert [idle[name] for name in ("role", "index", "generation", "phase")] == ["quantizer", 0, 3, ""]
+    assert [idle["quantized"][name] for name in ("versions", "error")] == [0, None]
     bench.publish(4)
     bench.policy()
-    bench.wait_for(lambda: bench.reports[-1]["version"] == 4)
-    report = bench.reports[-1]
-    assert report["versions"] == 1
-    assert report["parameter_bytes"] == 4 * 4
-    assert report["bytes"] == len(bench.policy()[1])
-    assert report["seconds"] > 0
+    bench.wait_for(lambda: bench.reports[-1]["quantized"]["version"] == 4)
+    quantized = bench.reports[-1]["quantized"]
+    assert quantized["versions"] == 1
+    assert quantized["parameter_bytes"] == 4 * 4
+    assert quantized["bytes"] == len(bench.policy()[1])
+    assert quantized["seconds"] > 0
 
 
 def test_the_error_is_measured_on_the_learners_observations(bench: Bench) -> None:
@@ -141,8 +143,8 @@ def test_the_error_is_measured_on_the_learners_observations(bench: Bench) -> Non
     bench.publish(1)
     bench.policy()
     bench.publish(2, PROBE)
-    bench.wait_for(lambda: bench.reports and bench.reports[-1]["error"])
-    error = bench.reports[-1]["error"]
+    bench.wait_for(lambda: bench.reports and bench.reports[-1]["quantized"]["error"])
+    error = bench.reports[-1]["quantized"]["error"]
     installed = outputs(bench.policy()[1], "fp32", 4)
     assert installed == pytest.approx([77.25, 47.45], abs=1e-3)  # steps of 11.8 from -50: 127, -50, -2.8
     difference = np.abs(np.array(installed) - OUTPUTS)
@@ -206,7 +208,7 @@ def test_it_continues_if_the_error_cannot_be_measured(
     bench.publish(2, PROBE)
     assert bench.policy(newer_than=1)[0] == 2
     assert thread.is_alive()
-    assert all(report["error"] is None for report in bench.reports)
+    assert all(report["quantized"]["error"] is None for report in bench.reports)
 
 
 def test_a_restarted_quantizer_continues_with_the_next_version(bench: Bench) -> None:
@@ -215,7 +217,7 @@ def test_a_restarted_quantizer_continues_with_the_next_version(bench: Bench) -> 
     before = bench.policy()
     bench.stop()
     bench.start(generation=1)  # finds its predecessor's policy of that version, and publishes it once more
-    bench.wait_for(lambda: bench.reports and bench.reports[-1]["version"] == 5)
+    bench.wait_for(lambda: bench.reports and bench.reports[-1]["quantized"]["version"] == 5)
     assert bench.policy() == before
     bench.publish(6)
     assert bench.policy(newer_than=5)[0] == 6

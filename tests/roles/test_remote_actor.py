@@ -18,9 +18,10 @@ from headrace.networks.policy_graph import PolicyGraph
 from headrace.parameters.snapshot import Stamp
 from headrace.roles import remote_actor
 from headrace.roles.actor import ActorSettings
-from headrace.roles.base import REPORTS, RoleContext
+from headrace.roles.base import RoleContext
 from headrace.roles.clock import ACTOR_PHASES
 from headrace.roles.handles import POLICY, REPLAY
+from headrace.roles.messages import REPORTS
 from headrace.roles.remote_actor import ActorRole
 from headrace.servers.embedded import EmbeddedServer
 from headrace.types import EnvironmentSpec
@@ -52,12 +53,12 @@ def test_time_in_which_the_server_holds_chunks_is_blocked_and_none_is_lost_at_th
         actor = threading.Thread(target=act, daemon=True)
         actor.start()
         report = _next_report(server, lambda report: report["phase"] == "blocked")
-        steps = report["steps"]
+        steps = report["acted"]["steps"]
         stop.set()
         table.set_paused(False)
         actor.join(30)
         assert not actor.is_alive()
-        last = _next_report(server, lambda report: report["phase"] == "other")
+        last = _next_report(server, lambda report: report["phase"] == "other")["acted"]
         assert set(last["seconds"]) == set(ACTOR_PHASES)
         assert last["seconds"]["blocked"] > 0
         assert last["steps"] == steps + 1  # the step whose chunk waited

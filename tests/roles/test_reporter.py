@@ -3,6 +3,7 @@
 import json
 import signal
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from headrace.roles import reporter
 from headrace.roles.actor import ActorSettings
 from headrace.roles.clock import PhaseClock
 from headrace.roles.handles import POLICY, REPLAY
+from headrace.roles.messages import Figures
 from headrace.roles.remote_actor import ActorRole
 from headrace.roles.reporter import ActorReporter
 from headrace.servers import RoleServer
@@ -24,13 +26,13 @@ SETTINGS = ActorSettings("CartPole-v1", 3, 2, (0.1, 0.2), DQN(), 50, SPEC, value
 ROLE = ActorRole(1, SETTINGS, POLICY, REPLAY, generation=5)
 
 
-def refresh() -> dict[str, object]:
-    return {"refresh": {"count": 3, "seconds": {"fetch": 0.5}, "latency_seconds": 0.25}}
+def refreshed() -> Figures:
+    return {"refreshed": {"count": 3, "seconds": {"fetch": 0.5}, "latency_seconds": 0.25}}
 
 
 class Mailbox(RoleServer):
     def __init__(self) -> None:
-        self.reports: list[dict[str, object]] = []
+        self.reports: list[dict[str, Any]] = []
         self.closed = False
 
     def put(self, mailbox: str, message: bytes) -> None:
@@ -41,30 +43,30 @@ class Mailbox(RoleServer):
 
 def test_reports_contain_totals_and_each_return_once() -> None:
     mailbox, clock = Mailbox(), PhaseClock(("environment", "other"))
-    sender = ActorReporter(mailbox, ROLE, SETTINGS, clock, refresh)
+    sender = ActorReporter(mailbox, ROLE, SETTINGS, clock, refreshed)
     sender.count(10, [])
     clock.enter("environment")
-    while not mailbox.reports or mailbox.reports[-1]["steps"] != 10:
+    while not mailbox.reports or mailbox.reports[-1]["acted"]["steps"] != 10:
         threading.Event().wait(0.01)
     sender.count(5, [Episode(3, 7.0, 12, True)])
     clock.enter("other")
     sender.close()
     reports = mailbox.reports
-    assert [reports[-1][name] for name in ("steps", "episodes", "seconds")] == [15, 1, clock.seconds]
-    assert [episode for report in reports for episode in report["returns"]] == [[7.0, 12, 0.2]]  # type: ignore[attr-defined]
+    assert [reports[-1]["acted"][name] for name in ("steps", "episodes", "seconds")] == [15, 1, clock.seconds]
+    assert [episode for report in reports for episode in report["acted"]["returns"]] == [[7.0, 12, 0.2]]
     said = {tuple(report[name] for name in ("mailbox", "index", "generation", "run_id")) for report in reports}
     assert said == {("reports", 1, 5, "mine")}
     assert len({report["writer"] for report in reports}) == 1
-    assert all(report["refresh"] == refresh()["refresh"] for report in reports)
+    assert all(report["refreshed"] == refreshed()["refreshed"] for report in reports)
 
 
 def test_returns_go_with_the_exploration_of_their_time() -> None:
     mailbox, clock = Mailbox(), PhaseClock(("environment", "other"))
-    sender = ActorReporter(mailbox, ROLE, SETTINGS, clock, refresh)
+    sender = ActorReporter(mailbox, ROLE, SETTINGS, clock, refreshed)
     sender.count(5, [Episode(3, 7.0, 12, True)], [0.9, 0.8])
     sender.count(5, [Episode(2, 6.0, 11, True)], [0.02, 0.01])
     sender.close()
-    returns = [episode for report in mailbox.reports for episode in report["returns"]]  # type: ignore[attr-defined]
+    returns = [episode for report in mailbox.reports for episode in report["acted"]["returns"]]
     assert returns == [[7.0, 12, 0.8], [6.0, 11, 0.02]]
 
 
@@ -75,7 +77,7 @@ def test_without_counts_reports_are_heartbeats() -> None:
     heartbeat = mailbox.reports[-1]
     assert (heartbeat["phase"], heartbeat["run_id"], heartbeat["index"]) == ("environment", "mine", 1)
     assert {"stalled_seconds", "generation"} < heartbeat.keys()
-    assert not {"writer", "steps", "returns"} & heartbeat.keys()
+    assert not {"writer", "acted"} & heartbeat.keys()
 
 
 def broken_reporter() -> ActorReporter:
@@ -119,7 +121,7 @@ def test_the_last_counts_are_sent_even_if_the_process_is_asked_to_stop_meanwhile
     before = signal.signal(signal.SIGALRM, ask)
     try:
         mailbox = Slow()
-        sender = ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("environment", "other")), refresh)
+        sender = ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("environment", "other")), refreshed)
         with pytest.raises(ClosedError, match="asked to stop"):
             sender.close()
         assert len(mailbox.reports) == 1
@@ -138,7 +140,7 @@ def test_reports_are_rare_if_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(reporter, "_PERIOD_SECONDS", 0.001)
     monkeypatch.setattr(reporter, "monotonic", monotonic)
     mailbox = Mailbox()
-    sender = ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("push",)), refresh)
+    sender = ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("push",)), refreshed)
     for _ in range(20):
         assert looks.acquire(timeout=30)
     assert len(mailbox.reports) == 1
@@ -147,7 +149,7 @@ def test_reports_are_rare_if_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> 
         assert looks.acquire(timeout=30)
     assert len(mailbox.reports) == 2
     sender.close()
-    assert [report["steps"] for report in mailbox.reports] == [0, 0, 0]
+    assert [report["acted"]["steps"] for report in mailbox.reports] == [0, 0, 0]
 
 
 def test_an_environment_that_hangs_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +162,7 @@ def test_an_environment_that_hangs_ends_the_process(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(reporter, "end_process", end)
     clock.enter("environment")
-    sender = ActorReporter(Mailbox(), ROLE, SETTINGS, clock, refresh, hang_seconds=0.2)
+    sender = ActorReporter(Mailbox(), ROLE, SETTINGS, clock, refreshed, hang_seconds=0.2)
     assert ended.wait(30)
     sender.close()
     assert "the environment has not returned for" in reasons[0]
@@ -172,7 +174,7 @@ def test_waiting_outside_the_environment_is_not_a_hang(monkeypatch: pytest.Monke
     monkeypatch.setattr(reporter, "_IDLE_PERIOD_SECONDS", 0.05)
     clock, mailbox = PhaseClock(("environment", "push")), Mailbox()
     clock.enter("push")
-    sender = ActorReporter(mailbox, ROLE, SETTINGS, clock, refresh, hang_seconds=0.05)
+    sender = ActorReporter(mailbox, ROLE, SETTINGS, clock, refreshed, hang_seconds=0.05)
     while len(mailbox.reports) < 4:
         threading.Event().wait(0.01)
     sender.close()
@@ -182,4 +184,4 @@ def test_waiting_outside_the_environment_is_not_a_hang(monkeypatch: pytest.Monke
 def test_a_server_that_is_gone_ends_the_thread_and_nothing_else() -> None:
     mailbox = Mailbox()
     mailbox.closed = True
-    ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("other",)), refresh).close()
+    ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("other",)), refreshed).close()

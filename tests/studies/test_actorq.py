@@ -13,8 +13,9 @@ from headrace.algorithms.d4pg.config import D4PG
 from headrace.cli.main import main
 from headrace.errors import LaunchError
 from headrace.launch.base import Exit
-from headrace.roles.base import REPORTS, Role
+from headrace.roles.base import Role
 from headrace.roles.clock import ACTOR_PHASES
+from headrace.roles.messages import REPORTS
 from headrace.servers import Endpoint, connect_role
 from headrace.studies.actorq import acting, study
 from headrace.studies.actorq.acting import ActingCase, CrossoverCase, measure_acting
@@ -253,9 +254,9 @@ class Slowing:
     def poll(self) -> list[Exit]:
         self.reports += 1
         count = self.reports
-        refresh = {"count": count, "seconds": dict.fromkeys(acting.LOADER_PHASES, 0.0), "latency_seconds": count}
+        refreshed = {"count": count, "seconds": dict.fromkeys(acting.LOADER_PHASES, 0.0), "latency_seconds": count}
         seconds = dict.fromkeys(ACTOR_PHASES, float(count))
-        report = {"role": "actor", "index": 0, "steps": count, "seconds": seconds, "refresh": refresh}
+        report = {"role": "actor", "index": 0, "acted": {"steps": count, "seconds": seconds}, "refreshed": refreshed}
         self._server.put(REPORTS, json.dumps(report).encode())
         return []
 

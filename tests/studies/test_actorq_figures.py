@@ -99,7 +99,8 @@ def report(steps: int, environment: float, inference: float, pull: float, load: 
         "other": 0.0,
     }
     loading = {"fetch": fetched, "deserialize": 0.0, "load": 2 * fetched}
-    return {"steps": steps, "seconds": seconds, "refresh": {"count": count, "seconds": loading, "latency_seconds": 0.1}}
+    refreshed = {"count": count, "seconds": loading, "latency_seconds": 0.1}
+    return {"acted": {"steps": steps, "seconds": seconds}, "refreshed": refreshed}
 
 
 def test_actors_in_a_window() -> None:

@@ -95,19 +95,19 @@ def test_planning_does_not_change_the_replay_ratio(error_limit: float) -> None:
     assert mixed == 0 if error_limit < 1 else mixed > 0.8 * program.learner.steps
 
 
-def test_reports_include_the_planner() -> None:
+def test_figures_include_the_planner() -> None:
     program = serial(SMALL, 400)
-    actor, planner = program.take_reports()
-    assert actor["role"] == "actor"
-    assert (planner["role"], planner["simulated"]) == ("planner", program.table.stats()["simulated_inserts"])
-    assert planner["model_version"] > 0
+    figures = program.take_figures()
+    assert figures["acted"]["steps"] > 0
+    assert figures["planned"]["simulated"] == program.table.stats()["simulated_inserts"]
+    assert figures["planned"]["model_version"] > 0
 
 
 def test_seconds_are_reported_once() -> None:
     program = serial(DQN(**SETTINGS), 10)  # type: ignore[arg-type]
-    [first], [second] = program.take_reports(), program.take_reports()
-    assert sum(first["seconds"].values()) > 0
-    assert set(second["seconds"].values()) == {0.0}
+    first, second = program.take_figures(), program.take_figures()
+    assert sum(first["acted"]["seconds"].values()) > 0
+    assert set(second["acted"]["seconds"].values()) == {0.0}
 
 
 def test_only_the_real_experience_has_a_limiter_and_search_control_is_that_of_the_transitions(

@@ -334,11 +334,15 @@ def report(program: WorkersProgram, index: int, writer: str, **totals: Any) -> N
         "lock_wait_seconds": 0.0,
         "pull_seconds": 0.0,
         "apply_seconds": 0.0,
+        "samples": 0,
+        "inserts": 0,
         "seconds": dict.fromkeys(("wait", "transfer", "train", "priorities", "publish", "other"), 0.0),
     }
-    said = {"steps": totals.pop("steps", 0), "loss": totals.pop("loss", None), "replay": totals.pop("replay", {})}
-    said["diverged"] = totals.pop("diverged", "")
-    program.receive({"role": "worker", "index": index, "writer": writer, **said, "learning": {**learning, **totals}})
+    acted = {"steps": totals.pop("steps", 0)}
+    learned = {"loss": totals.pop("loss", None), "replay": totals.pop("replay", {})}
+    learned |= {"diverged": totals.pop("diverged", ""), "totals": {**learning, **totals}}
+    said: Any = {"index": index, "writer": writer, "acted": acted, "learned": learned}
+    program.receive(said)
 
 
 def test_reports_of_dead_workers_still_count(server: EmbeddedServer) -> None:

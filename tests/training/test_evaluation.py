@@ -11,7 +11,7 @@ import pytest
 
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ServerError
-from headrace.roles.base import EVALUATION, EVALUATION_POLICY
+from headrace.roles.messages import EVALUATION, EVALUATION_POLICY
 from headrace.servers import RunServer
 from headrace.training.evaluation import Evaluation, Evaluations, Moment
 from headrace.types import EnvironmentSpec
@@ -79,7 +79,7 @@ def test_the_learner_does_not_wait_until_a_policy_has_arrived(server: Far, evalu
     spec |= {"parts": [], "masked": False, "branches": []}
     named = {"start": "start", "request": 1, "environment": "CartPole-v1", "spec": spec}
     assert asked == {**named, "algorithm": DQN().to_record(), "episodes": 2, "seed": 7 + 1 + 40}
-    evaluation = evaluations.answer(answer(asked, 5.0))
+    evaluation = evaluations.complete(answer(asked, 5.0))
     assert evaluation is not None
     assert (evaluation.mean, evaluation.moment) == (5.0, MOMENT)
     assert not evaluations.pending
@@ -89,7 +89,7 @@ def test_an_answer_may_carry_a_more_exact_moment(server: Far, evaluations: Evalu
     server.arrived.set()
     evaluations.request(b"graph", MOMENT, 2, hold=False)
     [(_, asked, _)] = requests(server, 1)
-    evaluation = evaluations.answer(answer(asked, 5.0), MOMENT._replace(environment_steps=120))
+    evaluation = evaluations.complete(answer(asked, 5.0), MOMENT._replace(environment_steps=120))
     assert evaluation is not None
     assert evaluation.moment == (120, 20, 3.0)
 
@@ -103,11 +103,11 @@ def test_only_the_newest_request_of_this_start_is_answered(server: Far, evaluati
     assert [policy for policy, _, _ in sent] == [b"first", b"second", b"second"]
     assert [version for _, _, version in sent] == [0, 42, 43]  # rising, also on a restarted server
     first, second, third = (asked for _, asked, _ in sent)
-    assert evaluations.answer(answer(first, 1.0)) is None
-    assert evaluations.answer(answer(second, 2.0)) is None
-    assert evaluations.answer({**answer(third, 3.0), "start": "another"}) is None
+    assert evaluations.complete(answer(first, 1.0)) is None
+    assert evaluations.complete(answer(second, 2.0)) is None
+    assert evaluations.complete({**answer(third, 3.0), "start": "another"}) is None
     assert evaluations.pending
-    assert evaluations.answer(answer(third, 4.0)) is not None
+    assert evaluations.complete(answer(third, 4.0)) is not None
 
 
 def test_a_confirmation_plays_other_episodes_than_an_evaluation_at_the_same_moment(
@@ -128,7 +128,7 @@ def test_the_deviation_is_that_of_a_sample() -> None:
 def test_the_best_score_is_kept_after_a_lower_one_and_in_a_resumed_run(server: Far, evaluations: Evaluations) -> None:
     for number, score in ((1, 5.0), (2, 3.0)):
         evaluations.request(b"graph", MOMENT, 2, hold=False)
-        assert evaluations.answer(answer({"start": "start", "request": number}, score)) is not None
+        assert evaluations.complete(answer({"start": "start", "request": number}, score)) is not None
     assert evaluations.best == 5.0
     with contextlib.closing(make_evaluations(server)) as resumed:
         resumed.restore(json.loads(json.dumps(evaluations.state())))

@@ -35,7 +35,7 @@ def test_the_last_steps_of_paused_workers_belong_to_the_evaluation(
     program, evaluations = Mock(deterministic=False), Mock(holding=paused)
     clock = Mock(paused=False, seconds=3.0)
     config = Mock(topology=Mock(has_workers=workers))
-    evaluations.answer.return_value = Evaluation([1.0], [5], ASKED)
+    evaluations.complete.return_value = Evaluation([1.0], [5], ASKED)
     evaluations.promising.return_value = False
     moments = iter([ASKED, ANSWERED])
     session = session_at(
@@ -46,7 +46,7 @@ def test_the_last_steps_of_paused_workers_belong_to_the_evaluation(
     clock.paused = True  # also where the run ends meanwhile
     schedule.receive({"request": 1})
     evaluations.request.assert_called_once_with(b"", ASKED, 2, hold=paused)
-    evaluations.answer.assert_called_once_with({"request": 1}, moment)
+    evaluations.complete.assert_called_once_with({"request": 1}, moment)
 
 
 @pytest.mark.parametrize(("episodes", "target", "held"), [(10, 195.0, False), (100, 195.0, True), (100, None, False)])
@@ -80,7 +80,7 @@ def test_workers_are_evaluated_by_steps_that_their_reports_do_not_show_yet(
     """
     config = Mock(evaluation_period_seconds=0.0, evaluation_period_steps=100, evaluation_episodes=10, until_score=None)
     program, evaluations, clock = Mock(deterministic=False), Mock(pending=False), Mock(paused=False, seconds=1.0)
-    evaluations.answer.return_value = Evaluation([1.0], [5], ASKED)
+    evaluations.complete.return_value = Evaluation([1.0], [5], ASKED)
     evaluations.promising.return_value = False
     steps = 60
     session = session_at(

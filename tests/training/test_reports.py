@@ -26,7 +26,7 @@ class Desk:
     def __init__(self, run: RunDirectory) -> None:
         self.supervisor, self.schedule, self.server, self.program = Mock(), Mock(), Mock(), Mock()
         self.monitor = Mock(environment_steps=700)
-        self.program.take_reports.return_value = []
+        self.program.take_figures.return_value = {}
         self._run = run
         session = make_session(
             server=self.server,
@@ -54,18 +54,26 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield Desk(run)
 
 
-def counted(steps: int, push: float, **said: Any) -> dict[str, Any]:
-    return {"index": 0, "run_id": "mine", "steps": steps, "episodes": 0, "seconds": {"push": push}, **said}
+def report(role: str, generation: int = GENERATION, **figures: Any) -> dict[str, Any]:
+    return {"role": role, "index": 0, "generation": generation, "phase": "", "stalled_seconds": 0.0, **figures}
 
 
-def measured(version: int, generation: int) -> dict[str, Any]:
-    error = {"version": version, "largest": 0.5}
-    sizes = {"bytes": 25, "parameter_bytes": 100}
-    return {"role": "quantizer", "index": 0, "generation": generation, "error": error, **sizes}
+def counted(steps: int, push: float, role: str = "actor", writer: str = "a", **said: Any) -> dict[str, Any]:
+    acted = {"steps": steps, "episodes": 0, "seconds": {"push": push}, "returns": []}
+    return report(role, **{"run_id": "mine", "writer": writer, "acted": acted, **said})
+
+
+def measured(version: int, generation: int, *, ended: bool = True) -> dict[str, Any]:
+    error = {"version": version, "largest": 0.5} if ended else None
+    return report("quantizer", generation, quantized={"error": error, "bytes": 25, "parameter_bytes": 100})
+
+
+def planned(version: int, generation: int = GENERATION) -> dict[str, Any]:
+    return report("planner", generation, planned={"model_version": version})
 
 
 def test_an_error_is_recorded_once(desk: Desk) -> None:
-    desk.take(measured(7, GENERATION), measured(7, GENERATION), {**measured(8, GENERATION), "error": None})
+    desk.take(measured(7, GENERATION), measured(7, GENERATION), measured(8, GENERATION, ended=False))
     desk.take(measured(9, GENERATION + 1))
     assert desk.records() == [
         {
@@ -91,45 +99,41 @@ def test_a_report_of_an_earlier_quantizer_is_ignored(desk: Desk) -> None:
 
 def test_a_report_of_an_earlier_worker_is_ignored(desk: Desk) -> None:
     """Its totals cover all its work, most of which the checkpoint already includes."""
-    worker = counted(40, 0.5, role="worker")
-    desk.take({**worker, "generation": GENERATION - 1, "writer": "old"})
+    desk.take(counted(40, 0.5, "worker", "old", generation=GENERATION - 1))
     desk.program.receive.assert_not_called()
     desk.supervisor.receive.assert_not_called()
-    desk.take({**worker, "generation": GENERATION, "writer": "new"})
-    desk.monitor.add.assert_called_once_with({**worker, "generation": GENERATION, "writer": "new"})
+    worker = counted(40, 0.5, "worker", "new")
+    desk.take(worker)
+    desk.monitor.add.assert_called_once_with(0, worker["acted"])
     desk.program.receive.assert_called_once()
 
 
 def test_the_monitor_gets_increments_and_the_program_totals(desk: Desk) -> None:
-    reports = [
-        counted(steps, push, role="worker", generation=GENERATION, writer="a")
-        for steps, push in ((40, 0.5), (100, 0.75))
-    ]
+    reports = [counted(40, 0.5, "worker"), counted(100, 0.75, "worker")]
     desk.take(*reports)
-    assert [call.args[0]["steps"] for call in desk.monitor.add.call_args_list] == [40, 60]
-    assert [call.args[0]["seconds"] for call in desk.monitor.add.call_args_list] == [{"push": 0.5}, {"push": 0.25}]
+    assert [call.args[1]["steps"] for call in desk.monitor.add.call_args_list] == [40, 60]
+    assert [call.args[1]["seconds"] for call in desk.monitor.add.call_args_list] == [{"push": 0.5}, {"push": 0.25}]
     assert [call.args[0] for call in desk.program.receive.call_args_list] == reports
 
 
 def test_a_report_older_than_the_last_is_ignored(desk: Desk) -> None:
-    desk.take(*(counted(steps, 0.5, role="actor", writer="a") for steps in (40, 30, 41)))
-    assert [call.args[0]["steps"] for call in desk.monitor.add.call_args_list] == [40, 1]
+    desk.take(*(counted(steps, 0.5) for steps in (40, 30, 41)))
+    assert [call.args[1]["steps"] for call in desk.monitor.add.call_args_list] == [40, 1]
     assert desk.program.receive.call_count == 2
     assert desk.supervisor.receive.call_count == 3
 
 
 def test_a_report_of_an_earlier_planner_is_ignored(desk: Desk) -> None:
-    planner = {"role": "planner", "index": 0, "generation": GENERATION, "model_version": 3}
-    desk.take({**planner, "generation": 0, "model_version": 900}, planner)
+    desk.take(planned(900, 0), planned(3))
     assert [record["model_version"] for record in desk.records()] == [3]
 
 
 def test_actors_of_this_run_are_counted_and_scores_go_to_the_schedule(desk: Desk) -> None:
-    actor = counted(40, 0.5, role="actor", writer="a")
-    score = {"role": "evaluator", "index": 0, "request": 1}
-    desk.take(actor, {**actor, "run_id": "another", "writer": "b"}, score, {"role": "evaluator", "index": 0})
-    desk.monitor.add.assert_called_once_with(actor)
-    desk.schedule.receive.assert_called_once_with(score)
+    actor, answer = counted(40, 0.5), {"start": "s", "request": 1}
+    stranger = counted(40, 0.5, writer="b", run_id="another")
+    desk.take(actor, stranger, report("evaluator", answer=answer), report("evaluator"))
+    desk.monitor.add.assert_called_once_with(0, actor["acted"])
+    desk.schedule.receive.assert_called_once_with(answer)
     assert desk.supervisor.receive.call_count == 3
 
 
@@ -146,17 +150,14 @@ def test_a_slow_server_is_polled_less_often_but_not_one_that_was_away(
 
 
 def test_a_heartbeat_is_not_counted(desk: Desk) -> None:
-    alive = {"role": "worker", "index": 0, "generation": GENERATION, "run_id": "mine", "phase": "environment"}
+    alive = report("worker", run_id="mine")
     desk.take(alive)
     desk.supervisor.receive.assert_called_once_with(alive)
     desk.monitor.add.assert_not_called()
 
 
 def test_a_planner_that_reports_often_is_recorded_once_a_second_and_at_the_end(desk: Desk) -> None:
-    reports = [
-        {"role": "planner", "index": 0, "generation": GENERATION, "model_version": version} for version in (1, 2, 3)
-    ]
-    desk.take(*reports)
+    desk.take(planned(1), planned(2), planned(3))
     assert [record["model_version"] for record in desk.records()] == [1]
     desk.reports.finish()
     desk.reports.finish()
@@ -166,7 +167,7 @@ def test_a_planner_that_reports_often_is_recorded_once_a_second_and_at_the_end(d
 def test_the_time_of_an_outage_is_known_before_a_report_is_handled(desk: Desk) -> None:
     """An evaluator's answer may pause the clock, from which the outage must be gone by then."""
     calls = Mock()
-    desk.server.drain.return_value = [json.dumps({"role": "evaluator", "request": 1}).encode()]
+    desk.server.drain.return_value = [json.dumps(report("evaluator", answer={"request": 1})).encode()]
     calls.attach_mock(desk.schedule.receive, "receive")
     desk.reports.collect(calls.drained)
     assert [call[0] for call in calls.mock_calls] == ["drained", "receive"]

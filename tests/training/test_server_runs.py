@@ -268,7 +268,9 @@ def test_steps_for_an_earlier_run_of_the_name_are_not_counted(
     address = native.listen("unix:@")
     run = start(address, steps=10**9)
     run.wait(10)
-    stranger = {"role": "actor", "index": 0, "run_id": "another", "writer": "w", "steps": 10**6, "episodes": 9}
-    native.put("default/reports", json.dumps({**stranger, "returns": [], "seconds": {}}).encode())
+    acted = {"steps": 10**6, "episodes": 9, "returns": [], "seconds": {}}
+    stranger = {"role": "actor", "index": 0, "generation": 0, "phase": "push", "stalled_seconds": 0.0}
+    stranger |= {"run_id": "another", "writer": "w", "acted": acted}
+    native.put("default/reports", json.dumps(stranger).encode())
     run.end_after(300)
     assert run.summary()["environment_steps"] == sum(steps) < 10**6

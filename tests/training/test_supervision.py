@@ -8,6 +8,7 @@ from headrace.errors import DivergenceError, LaunchError
 from headrace.launch import deaths
 from headrace.launch.base import Exit
 from headrace.roles.base import Role, RoleContext
+from headrace.roles.messages import Report
 from headrace.training import supervision
 from headrace.training.supervision import Supervisor
 
@@ -56,6 +57,10 @@ class Pretence:
         pass
 
 
+def heartbeat(index: int, phase: str = "", generation: int = 0) -> Report:
+    return {"role": "actor", "index": index, "generation": generation, "phase": phase, "stalled_seconds": 0.0}
+
+
 class Time:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
@@ -72,7 +77,7 @@ def test_missing_heartbeats_are_a_hang_except_during_an_outage(time: Time) -> No
     launcher = Pretence()
     supervisor = Supervisor(launcher, [Acting(0)], 10.0, Record())
     supervisor.start()
-    supervisor.receive({"role": "actor", "index": 0})
+    supervisor.receive(heartbeat(0))
     time.now += 35.0
     supervisor.skip(30.0)
     supervisor.check()
@@ -103,7 +108,7 @@ def test_a_role_may_take_long_to_its_first_report(time: Time) -> None:
     supervisor = Supervisor(launcher, [Acting(0), Acting(1)], 10.0, Record())
     supervisor.start()
     time.now += 299.9
-    supervisor.receive({"role": "actor", "index": 1, "phase": "environment"})
+    supervisor.receive(heartbeat(1, "environment"))
     supervisor.check()
     assert launcher.killed == []
     time.now += 0.2
@@ -119,7 +124,7 @@ def test_skipping_never_moves_a_heartbeat_into_the_future(time: Time) -> None:
     supervisor = Supervisor(launcher, [Acting(0)], 10.0, Record())
     supervisor.start()
     time.now += 20.0
-    supervisor.receive({"role": "actor", "index": 0})
+    supervisor.receive(heartbeat(0))
     supervisor.skip(20.0)
     time.now += 10.1
     supervisor.check()
@@ -182,7 +187,7 @@ def test_starts_that_fail_slowly_are_not_repeated_for_ever(time: Time) -> None:
         supervisor.check()
 
     die(0)
-    supervisor.receive({"role": "actor", "index": 0})  # of one that has begun, deaths this far apart do not count
+    supervisor.receive(heartbeat(0, generation=1))  # of one that has begun, deaths this far apart do not count
     die(1)
     die(2)
     with pytest.raises(LaunchError, match="actor 0 died 3 times"):

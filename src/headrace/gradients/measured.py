@@ -2,19 +2,35 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 
 from headrace.clock import monotonic, spend
 from headrace.gradients.base import Applied, ParameterVector
 from headrace.types import Array, FlatVector
 
-__all__ = ["STALENESS", "MeasuredVector", "joint_report"]
+__all__ = ["STALENESS", "GradientTotals", "MeasuredVector", "joint_totals"]
 
 T = TypeVar("T")
 
 _EDGES = (0, 1, 2, 3, 4, 8, 16, 32)
 STALENESS = ("0", "1", "2", "3", "4-7", "8-15", "16-31", "32+")
 """Buckets of staleness in which gradients are counted."""
+
+
+class GradientTotals(TypedDict):
+    """A worker's gradients since its process started, as JSON."""
+
+    version: int
+    """Version after the last gradient."""
+    staleness: dict[str, int]
+    """Gradients in each bucket of STALENESS."""
+    staleness_sum: int
+    accepted: int
+    dropped: int
+    refused: int
+    lock_wait_seconds: float
+    pull_seconds: float
+    apply_seconds: float
 
 
 class MeasuredVector:
@@ -101,8 +117,8 @@ class MeasuredVector:
         """Closes the vector's connections."""
         self._vector.close()
 
-    def report(self) -> dict[str, Any]:
-        """JSON-able totals since the creation of this object, and the version after the last gradient."""
+    def totals(self) -> GradientTotals:
+        """Totals since the creation of this object."""
         return {
             "version": self._last_version,
             "staleness": dict(self._staleness),
@@ -125,13 +141,13 @@ class MeasuredVector:
             return call()
 
 
-def joint_report(vectors: Sequence[MeasuredVector]) -> dict[str, Any]:
-    """The sums of the vectors' reports, and the version of the first vector."""
-    first, *others = [vector.report() for vector in vectors]
-    for report in others:
-        for name, value in report.items():
+def joint_totals(vectors: Sequence[MeasuredVector]) -> GradientTotals:
+    """The sums of the vectors' totals, and the version of the first vector."""
+    first, *others = [cast(dict[str, Any], vector.totals()) for vector in vectors]
+    for totals in others:
+        for name, value in totals.items():
             if name == "staleness":
                 first[name] = {bucket: count + value[bucket] for bucket, count in first[name].items()}
             elif name != "version":
                 first[name] += value
-    return first
+    return cast(GradientTotals, first)

@@ -1,7 +1,7 @@
 """Newer policies for an acting thread: polls are scheduled in its loop; a second thread fetches and loads."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from headrace.parameters.policy import Policy
 from headrace.parameters.snapshot import Stamp
 from headrace.types import Array
 
-__all__ = ["PullSchedule", "PullUnit", "Refresh"]
+__all__ = ["PullSchedule", "PullUnit", "Refresh", "RefreshFigures"]
 
 _CLOSE_SECONDS = 5.0
 _VERSIONS_PERIOD_SECONDS = 0.01
@@ -21,6 +21,16 @@ _VERSIONS_PERIOD_SECONDS = 0.01
 Decode = Callable[[bytes], bytes]
 PullUnit = Literal["steps", "seconds", "versions"]
 """Unit of a pull period."""
+
+
+class RefreshFigures(TypedDict):
+    """Policies that an actor has installed since its process started, as JSON."""
+
+    count: int
+    seconds: dict[str, float]
+    """Seconds of the thread that fetches them, by part of its work."""
+    latency_seconds: float | None
+    """From the learner's parameters to the last installation; None before it, or if the learner is on another host."""
 
 
 class PullSchedule:
@@ -130,8 +140,8 @@ class Refresh:
         self.latency_seconds = stamp.age_seconds if stamp else None
         return self.version
 
-    def report(self) -> dict[str, Any]:
-        """JSON-able totals; from any thread."""
+    def figures(self) -> RefreshFigures:
+        """Totals, and the last latency; from any thread."""
         return {"count": self.count, "seconds": dict(self.seconds), "latency_seconds": self.latency_seconds}
 
     def close(self) -> None:

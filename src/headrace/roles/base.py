@@ -16,13 +16,10 @@ from headrace.roles.handles import PolicyHandle, TableHandle
 from headrace.servers import Endpoint, RoleServer, connect_role, connect_tables
 
 __all__ = [
-    "EVALUATION",
-    "EVALUATION_POLICY",
     "GATE",
     "GENERATIONS_PER_START",
     "HANG_STATUS",
     "HELD",
-    "REPORTS",
     "RUN",
     "Learning",
     "Role",
@@ -34,13 +31,6 @@ __all__ = [
 
 HANG_STATUS = 76
 """Exit status of a role's process that ended itself because its environment did not return."""
-
-EVALUATION = "evaluation"
-"""The request that the evaluator answers next."""
-EVALUATION_POLICY = "evaluation-policy"
-"""The policy for this request."""
-REPORTS = "reports"
-"""Mailbox of JSON records, read by the training process."""
 
 GATE = "gate"
 """A Gate: whether workers may continue, and the environment steps of all workers so far."""

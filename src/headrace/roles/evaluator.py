@@ -4,7 +4,7 @@ import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from headrace.algorithms.config import Algorithm
 from headrace.clock import monotonic, spend
@@ -12,9 +12,10 @@ from headrace.environments import FrameStack, make_batch, require_spec
 from headrace.fields import read_fields
 from headrace.parameters import Policy
 from headrace.parameters.memory import Memory
-from headrace.roles.base import EVALUATION, EVALUATION_POLICY, REPORTS, Role, RoleContext
+from headrace.roles.base import Role, RoleContext
 from headrace.roles.clock import PhaseClock
 from headrace.roles.heartbeat import Heartbeat
+from headrace.roles.messages import EVALUATION, EVALUATION_POLICY, Answer, EvaluationRequest
 from headrace.types import Array, EnvironmentSpec
 
 __all__ = ["EVALUATION_STREAM", "LONGEST_EPISODE", "EvaluatorRole", "GreedyPolicy", "Score", "play"]
@@ -110,11 +111,7 @@ class GreedyPolicy:
 
 @dataclass(frozen=True)
 class EvaluatorRole(Role):
-    """Answers evaluation requests.
-
-    A request is JSON {start, request, environment, spec, algorithm, episodes, seed} under EVALUATION. The answer goes
-    to REPORTS, again and again until the next request, and contains start and the request's number.
-    """
+    """Answers evaluation requests; reports each answer again and again until the next request."""
 
     kind: ClassVar[str] = "evaluator"
 
@@ -122,11 +119,12 @@ class EvaluatorRole(Role):
         """Answers until stopped; ends with ClosedError when stopped or when the server is gone."""
         server, stop, answered = context.connect(), context.stop, 0
         alive = Heartbeat(self, server, stop)
-        answer, again, pause = b"", 0.0, _AGAIN_SECONDS
+        answer: Answer | None = None
+        again, pause = 0.0, _AGAIN_SECONDS
         while True:
             alive()
             if answer and monotonic() >= again:  # a mailbox that is full drops its oldest messages
-                server.put(REPORTS, answer)
+                alive.send(server, {"answer": answer})
                 again, pause = monotonic() + pause, 2 * pause
             request = server.fetch(EVALUATION, answered)
             graph = server.fetch(EVALUATION_POLICY) if request else None
@@ -134,7 +132,7 @@ class EvaluatorRole(Role):
                 stop.wait(_POLL_SECONDS)
                 continue
             answered, body = request
-            wanted: dict[str, Any] = json.loads(body)
+            wanted: EvaluationRequest = json.loads(body)
             policy = Policy(graph[1], graph[0])
             spend("session")
             spec = read_fields(EnvironmentSpec, wanted["spec"])
@@ -144,8 +142,12 @@ class EvaluatorRole(Role):
             act = functools.partial(_act, clock, greedy)
             score = play(wanted["environment"], act, wanted["episodes"], wanted["seed"], alive, spec, greedy.reset)
             alive.enter("")
-            asked = {name: wanted[name] for name in ("start", "request")}
-            answer = json.dumps({"role": self.kind, "index": self.index, **asked, **score._asdict()}).encode()
+            answer = {
+                "start": wanted["start"],
+                "request": wanted["request"],
+                "returns": score.returns,
+                "lengths": score.lengths,
+            }
             again, pause = 0.0, _AGAIN_SECONDS
 
 

@@ -1,12 +1,12 @@
 """Reports of a role at regular times."""
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from headrace.clock import monotonic
 from headrace.errors import ClosedError
-from headrace.roles.base import REPORTS, Role, Stop
+from headrace.roles.base import Role, Stop
+from headrace.roles.messages import REPORTS, Figures, Report
 from headrace.servers.base import RoleServer
 
 __all__ = ["Heartbeat"]
@@ -20,10 +20,8 @@ class Heartbeat:
     `figures` returns what else a report says. One thread.
     """
 
-    def __init__(
-        self, role: Role, server: RoleServer, stop: Stop, figures: Callable[[], Mapping[str, Any]] = dict
-    ) -> None:
-        self._record = {"role": role.kind, "index": role.index, "generation": role.generation}
+    def __init__(self, role: Role, server: RoleServer, stop: Stop, figures: Callable[[], Figures] = Figures) -> None:
+        self._role = role
         self._server = server
         self._stop = stop
         self._figures = figures
@@ -42,8 +40,17 @@ class Heartbeat:
         now = monotonic()
         if now >= self._next:
             self._next = now + _PERIOD_SECONDS
-            self.send(self._server)
+            self.send(self._server, self._figures())
 
-    def send(self, server: RoleServer) -> None:
-        """Reports now, over this connection: a request to stop may have interrupted the role's own."""
-        server.put(REPORTS, json.dumps({**self._record, **self._figures(), "phase": self._phase}).encode())
+    def send(self, server: RoleServer, figures: Figures) -> None:
+        """Reports these figures now, over this connection: a request to stop may have interrupted the role's own."""
+        role = self._role
+        report: Report = {
+            "role": role.kind,
+            "index": role.index,
+            "generation": role.generation,
+            "phase": self._phase,
+            "stalled_seconds": 0.0,
+            **figures,
+        }
+        server.put(REPORTS, json.dumps(report).encode())

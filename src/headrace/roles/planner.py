@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from headrace.replay import BatchBuffer, ReplayTable
 from headrace.roles.base import Role, RoleContext
 from headrace.roles.handles import PolicyHandle, TableHandle
 from headrace.roles.heartbeat import Heartbeat
+from headrace.roles.messages import Figures, Planned
 from headrace.types import Array, Batch, EnvironmentSpec
 
 __all__ = ["Planner", "PlannerRole", "PlannerSettings"]
@@ -113,8 +114,8 @@ class Planner:
             return True
         return False
 
-    def report(self) -> dict[str, Any]:
-        """Totals since the start, and the model's error, None before the first measurement."""
+    def figures(self) -> Planned:
+        """Totals since the start, and the model's error."""
         return {
             "model_version": self.learner.version,
             "model_error": self.learner.error if np.isfinite(self.learner.error) else None,
@@ -177,7 +178,11 @@ class PlannerRole(Role):
         decoder = PolicyDecoder(self.settings.precision, self.settings.communication_bits)
         policy: Policy | None = None
         planner: Planner | None = None
-        alive = Heartbeat(self, server, stop, lambda: planner.report() if planner else {})
+
+        def figures() -> Figures:
+            return {"planned": planner.figures()} if planner else {}
+
+        alive = Heartbeat(self, server, stop, figures)
 
         def push(*chunks: bytes) -> None:
             while not sender.post(self.simulated.name, *chunks, wait=False):  # an evaluation may hold the tables
@@ -205,4 +210,4 @@ class PlannerRole(Role):
                 if planner is None or not planner.advance(int(transitions.stats()["inserts"])):
                     stop.wait(_POLL_SECONDS)
         with contextlib.suppress(ClosedError):
-            alive.send(context.connect())
+            alive.send(context.connect(), figures())

@@ -18,6 +18,7 @@ from headrace.parameters.snapshot import Snapshot, decode_snapshot
 from headrace.roles.base import Role, RoleContext
 from headrace.roles.handles import ParametersHandle, PolicyHandle
 from headrace.roles.heartbeat import Heartbeat
+from headrace.roles.messages import Quantized
 from headrace.servers.base import RoleServer
 
 __all__ = ["QuantizerRole"]
@@ -50,7 +51,7 @@ class QuantizerRole(Role):
         with new_executor("error") as executor:
             server = context.connect()
             quantizer = _Quantizer(server, self, executor)
-            alive = Heartbeat(self, server, context.stop, quantizer.report)
+            alive = Heartbeat(self, server, context.stop, lambda: {"quantized": quantizer.figures()})
             try:
                 while True:
                     alive()
@@ -61,7 +62,7 @@ class QuantizerRole(Role):
                 if not context.stop.is_set():
                     raise
             quantizer.finish()
-            alive.send(context.connect())
+            alive.send(context.connect(), {"quantized": quantizer.figures()})
 
 
 class _Quantizer:
@@ -105,8 +106,8 @@ class _Quantizer:
             if min(self._server.version(name) for name in self._blobs) < self._version:
                 self._publish()
 
-    def report(self) -> dict[str, Any]:
-        """Totals, and the newest error; None before the first measurement has ended."""
+    def figures(self) -> Quantized:
+        """Totals, and the newest error."""
         if self._measuring is not None and self._measuring.done():
             self.finish()
         return {

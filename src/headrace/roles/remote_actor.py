@@ -18,6 +18,7 @@ from headrace.roles.base import RoleContext, Stop, generation_seed
 from headrace.roles.clock import ACTOR_PHASES, PhaseClock
 from headrace.roles.handles import PolicyHandle, TableHandle
 from headrace.roles.heartbeat import Heartbeat
+from headrace.roles.messages import Figures
 from headrace.roles.reporter import ActorReporter
 from headrace.servers import Endpoint, RoleServer
 
@@ -64,9 +65,11 @@ class ActorRole(ActingRole):
             ends.callback(refresh.close)
             ends.callback(policy_server.close)  # before the refresh thread ends, since that may be waiting for it
             alive.enter("environment")
-            reporter = ends.enter_context(
-                ActorReporter(report_server, self, settings, clock, lambda: {"refresh": refresh.report()}, hang_seconds)
-            )
+
+            def more() -> Figures:
+                return {"refreshed": refresh.figures()}
+
+            reporter = ends.enter_context(ActorReporter(report_server, self, settings, clock, more, hang_seconds))
             clock.enter("environment")
             push = functools.partial(_push, server, clock, self.replay.name)
             push_transitions = (

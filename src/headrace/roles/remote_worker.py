@@ -18,7 +18,7 @@ from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, DivergenceError
 from headrace.gradients.base import OpenVector, ParameterVector
 from headrace.gradients.handles import SharedHandle, VectorHandle
-from headrace.gradients.measured import MeasuredVector, joint_report
+from headrace.gradients.measured import MeasuredVector, joint_totals
 from headrace.replay import ReplayTable, Table
 from headrace.roles.acting_role import ActingRole
 from headrace.roles.actor import ActorSettings
@@ -27,6 +27,7 @@ from headrace.roles.clock import ACTOR_PHASES, PhaseClock
 from headrace.roles.gate import GateWatch
 from headrace.roles.handles import TableHandle
 from headrace.roles.heartbeat import Heartbeat
+from headrace.roles.messages import Figures, Learned, LearningTotals
 from headrace.roles.reporter import ActorReporter
 from headrace.roles.rollout_worker import RolloutWorker
 from headrace.roles.worker import ReplayWorker
@@ -138,8 +139,8 @@ class WorkerRole(ActingRole):
                 ends.callback(vectors[-1].close)
                 return vectors[-1]
 
-            def more() -> dict[str, Any] | None:
-                return {**_report(worker, vectors, own), "diverged": diverged} if worker else None
+            def more() -> Figures | None:
+                return {"learned": _learned(worker, vectors, own, diverged)} if worker else None
 
             own = settings.open_table()
             clock = PhaseClock(ACTOR_PHASES, len(acting.exploration))
@@ -184,14 +185,14 @@ def _of_generation(settings: WorkerSettings, generation: int) -> WorkerSettings:
     )
 
 
-def _report(worker: Worker, vectors: Sequence[MeasuredVector], table: Table | None) -> dict[str, Any]:
-    """What a worker reports in addition to an actor's report: learning totals and the contents of its replay."""
+def _learned(worker: Worker, vectors: Sequence[MeasuredVector], table: Table | None, diverged: str) -> Learned:
     loss, stats = worker.learner.loss, table.stats() if table is not None else {}
-    totals = {
+    totals: LearningTotals = {
         "updates": worker.learner.steps,
-        **joint_report(vectors),
-        **{name: stats[name] for name in ("samples", "inserts") if stats},
+        **joint_totals(vectors),
+        "samples": int(stats.get("samples", 0)),
+        "inserts": int(stats.get("inserts", 0)),
         "seconds": dict(worker.learner.clock.seconds),
     }
     held = {name: stats[name] for name in ("size", "capacity", "used_bytes") if stats}
-    return {"learning": totals, "replay": held, "loss": loss if isfinite(loss) else None}
+    return {"totals": totals, "replay": held, "loss": loss if isfinite(loss) else None, "diverged": diverged}

@@ -11,16 +11,17 @@ episodes.
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from headrace.clock import monotonic, new_event, new_lock, random_bits, start_thread
 from headrace.environments import Episode
 from headrace.errors import ClosedError
 from headrace.roles.actor import ActorSettings
-from headrace.roles.base import HANG_STATUS, REPORTS, Role
+from headrace.roles.base import HANG_STATUS, Role
 from headrace.roles.clock import PhaseClock, StallTimer
+from headrace.roles.messages import REPORTS, Acted, Figures, Report
 from headrace.servers.base import RoleServer
 
 __all__ = ["ActorReporter", "end_process"]
@@ -29,6 +30,10 @@ _PERIOD_SECONDS = 0.1
 _IDLE_PERIOD_SECONDS = 1.0
 """Interval between reports of an actor whose counts and timings have not changed."""
 _CLOSE_SECONDS = 2.0
+
+
+_Counts = tuple[int, int, dict[str, float]]
+"""Steps, episodes, and seconds by phase."""
 
 
 class ActorReporter:
@@ -46,7 +51,7 @@ class ActorReporter:
         role: Role,
         settings: ActorSettings,
         clock: PhaseClock,
-        more: Callable[[], Mapping[str, Any] | None],
+        more: Callable[[], Figures | None],
         hang_seconds: float | None = None,
     ) -> None:
         self._server = server
@@ -57,7 +62,7 @@ class ActorReporter:
         self._hang_seconds = hang_seconds
         self._stall = StallTimer(clock)
         self._writer = f"{random_bits(64):016x}"
-        self._sent: tuple[object, ...] = ()
+        self._sent: _Counts | None = None
         self._sent_at = -_IDLE_PERIOD_SECONDS
         self._lock = new_lock()  # guards _steps, _episodes and _returns
         self._steps = self._episodes = 0
@@ -118,29 +123,30 @@ class ActorReporter:
         finally:
             self._ended.set()
 
-    def _counts(self) -> tuple[object, ...]:
+    def _counts(self) -> _Counts:
         """The contents of a report that can change."""
         with self._lock:
             return self._steps, self._episodes, dict(self._clock.seconds)
 
     def _send(self, stalled_seconds: float) -> None:
-        self._sent, self._sent_at = self._counts(), monotonic()
-        steps, episodes, seconds = self._sent
+        steps, episodes, seconds = self._sent = self._counts()
+        self._sent_at = monotonic()
         with self._lock:
             returns, self._returns = self._returns, []
-        record = {
+        figures: Figures = {"run_id": self._settings.run_id}
+        more = self._more()
+        if more is not None:
+            acted: Acted = {"steps": steps, "episodes": episodes, "seconds": seconds, "returns": returns}
+            figures = {**figures, "writer": self._writer, "acted": acted, **more}
+        report: Report = {
             "role": self._role.kind,
             "index": self._role.index,
             "generation": self._role.generation,
-            "run_id": self._settings.run_id,
             "phase": self._clock.phase,
             "stalled_seconds": stalled_seconds,
+            **figures,
         }
-        more = self._more()
-        if more is not None:
-            counts = {"writer": self._writer, "steps": steps, "episodes": episodes, "returns": returns}
-            record |= {**counts, "seconds": seconds, **more}
-        self._server.put(REPORTS, json.dumps(record).encode())
+        self._server.put(REPORTS, json.dumps(report).encode())
 
 
 def end_process(reason: str) -> None:

@@ -16,6 +16,7 @@ from headrace.replay import Experience
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
+from headrace.roles.messages import Figures, Report
 from headrace.servers import RunServer
 from headrace.types import EnvironmentSpec
 
@@ -105,12 +106,12 @@ class Program(ABC):
     def step(self, timeout_seconds: float) -> None:
         """Makes a little progress, or none at the deadline."""
 
-    def take_reports(self) -> list[dict[str, Any]]:
-        """Reports of actors inside this program, with increments instead of totals; others use the mailbox."""
-        return []
+    def take_figures(self) -> Figures:
+        """What is done inside this program: `acted` since the last call, `planned` since its start."""
+        return {}
 
-    def receive(self, report: dict[str, Any]) -> None:
-        """Processes a report from a worker, planner or other role of this program, with its totals unchanged."""
+    def receive(self, report: Report) -> None:
+        """Processes a report from an actor or a worker of this program, with its totals unchanged."""
 
     def skip(self, seconds: float) -> None:
         """Excludes these seconds from all clocks in this program: they were not training time."""

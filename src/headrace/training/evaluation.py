@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from headrace.algorithms.config import Algorithm
 from headrace.clock import Outcome, new_executor
-from headrace.roles.base import EVALUATION, EVALUATION_POLICY
+from headrace.roles.messages import EVALUATION, EVALUATION_POLICY, Answer, EvaluationRequest
 from headrace.servers import RunServer
 from headrace.types import EnvironmentSpec
 
@@ -143,15 +143,15 @@ class Evaluations:
         if self._pending is not None:
             self._send(self._pending)
 
-    def answer(self, report: dict[str, Any], moment: Moment | None = None) -> Evaluation | None:
-        """Returns the evaluation that a report completes; None if its request was given up.
+    def complete(self, answer: Answer, moment: Moment | None = None) -> Evaluation | None:
+        """Returns the evaluation that an answer completes; None if its request was given up.
 
         `moment`, if given, is the best known point in training; by default it is that of the request.
         """
         request = self._pending
-        if request is None or (report["start"], report["request"]) != (self._start, request.number):
+        if request is None or (answer["start"], answer["request"]) != (self._start, request.number):
             return None
-        evaluation = Evaluation(report["returns"], report["lengths"], moment or request.moment)
+        evaluation = Evaluation(answer["returns"], answer["lengths"], moment or request.moment)
         self._pending = None
         self.last = evaluation
         self.best = max(evaluation.mean, self.best if self.best is not None else evaluation.mean)
@@ -187,8 +187,14 @@ class Evaluations:
         confirms = request.episodes >= CONFIRMATION_EPISODES
         seed = self._seed + 1 + 2 * request.moment.learner_steps + confirms
         self._server.publish(EVALUATION_POLICY, request.policy)
-        names = {"start": self._start, "request": request.number, "environment": self._environment}
-        policy = {"spec": asdict(self._spec), "algorithm": self._algorithm.to_record()}
-        body = {**names, **policy, "episodes": request.episodes, "seed": seed}
+        body: EvaluationRequest = {
+            "start": self._start,
+            "request": request.number,
+            "environment": self._environment,
+            "spec": asdict(self._spec),
+            "algorithm": self._algorithm.to_record(),
+            "episodes": request.episodes,
+            "seed": seed,
+        }
         version = self._version + 1 if self._version else 0  # a restarted server continues from this version too
         self._version = self._server.publish(EVALUATION, json.dumps(body).encode(), version)

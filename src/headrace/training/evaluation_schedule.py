@@ -1,10 +1,10 @@
 """Decides when a run's policy is evaluated, and pauses training for an evaluation if required."""
 
 import math
-from typing import Any
 
 from headrace.report.formats import score_text
 from headrace.roles.evaluator import LONGEST_EPISODE
+from headrace.roles.messages import Answer
 from headrace.training.evaluation import CONFIRMATION_EPISODES, Evaluation, Moment
 from headrace.training.session import Session
 
@@ -83,11 +83,11 @@ class EvaluationSchedule:
         self._program.skip(seconds)
         self._session.monitor.skip(seconds)
 
-    def receive(self, report: dict[str, Any]) -> None:
+    def receive(self, answer: Answer) -> None:
         """Processes the evaluator's answer; a score that reaches the target is confirmed by a second evaluation."""
         held = self._evaluations.holding and self._config.topology.has_workers
         moment = self._session.moment if held else None  # paused workers have reported their last turns by now
-        evaluation = self._evaluations.answer(report, moment)
+        evaluation = self._evaluations.complete(answer, moment)
         if evaluation is None:
             return
         if moment is not None and self._by_steps and self._holds:  # each evaluation, so that the speed is a recent one

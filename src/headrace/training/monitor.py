@@ -3,12 +3,12 @@
 from collections import deque
 from collections.abc import Mapping
 from statistics import fmean
-from typing import Any
 
 from headrace.clock import monotonic
 from headrace.report.progress import Progress
 from headrace.roles.base import Learning
 from headrace.roles.clock import ACTOR_PHASES, LEARNER_PHASES
+from headrace.roles.messages import Acted
 from headrace.settings import RunConfig
 from headrace.training.evaluation import Evaluations, Moment
 
@@ -47,16 +47,15 @@ class Monitor:
         self.actor_seconds |= actor_seconds
         self._last_actor, self._last_learner = dict(self.actor_seconds), dict(learner_seconds)
 
-    def add(self, report: Mapping[str, Any]) -> None:
-        """Adds one actor's report, with increments instead of totals."""
-        self.environment_steps += report["steps"]
-        self.episodes += report["episodes"]
-        for return_, _, epsilon in report["returns"]:
+    def add(self, index: int, acted: Acted) -> None:
+        """Adds what one actor has done since the last call for it."""
+        self.environment_steps += acted["steps"]
+        self.episodes += acted["episodes"]
+        for return_, _, epsilon in acted["returns"]:
             self._returns.append(return_)
             if epsilon <= _NEAR_GREEDY:
                 self._greedy.append(return_)
-        index = report["index"]
-        for phase, seconds in report["seconds"].items():
+        for phase, seconds in acted["seconds"].items():
             off_clock = min(seconds, self._off_clock.get(index, 0.0)) if phase in _HELD_PHASES else 0.0
             if off_clock:
                 self._off_clock[index] -= off_clock

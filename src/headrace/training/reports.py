@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 
 from headrace.clock import monotonic
-from headrace.roles.base import REPORTS
+from headrace.roles.messages import REPORTS, Acted, Planned, Quantized, Report
 from headrace.roles.registry import role_class
 from headrace.training.evaluation_schedule import EvaluationSchedule
 from headrace.training.session import Session
@@ -34,7 +34,7 @@ class Reports:
         self._supervisor = supervisor
         self._measured_version = 0  # version of the quantizer's last measurement
         self._planned: dict[int, float] = {}  # time of each planner's last recorded report
-        self._unrecorded: dict[int, dict[str, Any]] = {}  # each planner's last report, if it is not recorded
+        self._unrecorded: dict[int, dict[str, object]] = {}  # each planner's last figures, if they are not recorded
         self._drain_seconds = 0.0
 
     @property
@@ -44,11 +44,11 @@ class Reports:
 
     def collect(self, drained: Callable[[], object] = lambda: None) -> None:
         """Processes all reports that have arrived; calls `drained` once the server has answered."""
-        for report in self._program.take_reports():
-            if report["role"] == "planner":
-                self._record_planning(report)
-            else:
-                self._monitor.add(report)
+        figures = self._program.take_figures()
+        if "acted" in figures:
+            self._monitor.add(0, figures["acted"])
+        if "planned" in figures:
+            self._record_planning(0, 0, figures["planned"])
         outages, begin = self._server.outages(), monotonic()
         messages = self._server.drain(REPORTS)
         if self._server.outages() == outages:  # the time that a server was away is no response time
@@ -58,53 +58,47 @@ class Reports:
             self._take(json.loads(message))
 
     def finish(self) -> None:
-        """Records the planners' last reports, however short the run was; called after they have ended."""
-        for report in self._unrecorded.values():
-            self._append_planning(report)
+        """Records the planners' last figures, however short the run was; called after they have ended."""
+        for figures in self._unrecorded.values():
+            self._session.record("planning", **figures)
         self._unrecorded.clear()
 
-    def _take(self, report: dict[str, Any]) -> None:
+    def _take(self, report: Report) -> None:
         if role_class(report["role"]).ends_with_training and report["generation"] < self._session.first_generation:
             return
-        if report["role"] in ("actor", "worker"):
-            if report["run_id"] != self._session.run_id:
-                return  # from an actor that still acts for an earlier run of this name
-            if "writer" in report:
-                self._count(report)
-        elif "request" in report:
-            self._schedule.receive(report)
-        elif report["role"] == "quantizer":
-            self._record_error(report)
-        elif report["role"] == "planner":
-            self._record_planning(report)
+        if report.get("run_id", self._session.run_id) != self._session.run_id:
+            return  # from an actor that still acts for an earlier run of this name
+        if "acted" in report:
+            self._count(report)
+        if "answer" in report:
+            self._schedule.receive(report["answer"])
+        if "quantized" in report:
+            self._record_error(report["quantized"])
+        if "planned" in report:
+            self._record_planning(report["index"], report["generation"], report["planned"])
         self._supervisor.receive(report)
 
-    def _count(self, report: dict[str, Any]) -> None:
+    def _count(self, report: Report) -> None:
         """Counts what an actor or worker has done since its last report; ignores an older report."""
-        writer, totals = report["writer"], {name: report[name] for name in ("steps", "episodes", "seconds")}
-        known = self._session.totals
-        if totals["steps"] >= known.last(writer).get("steps", 0):
-            self._monitor.add({**report, **known.add(writer, totals)})
+        acted, known = report["acted"], self._session.totals
+        totals = {"steps": acted["steps"], "episodes": acted["episodes"], "seconds": acted["seconds"]}
+        if acted["steps"] >= known.last(report["writer"]).get("steps", 0):
+            increments = known.add(report["writer"], totals)
+            self._monitor.add(report["index"], cast(Acted, {**increments, "returns": acted["returns"]}))
             self._program.receive(report)
 
-    def _record_planning(self, report: dict[str, Any]) -> None:
+    def _record_planning(self, index: int, generation: int, planned: Planned) -> None:
         """Records what a planner has done since its start, about once a second."""
-        if "model_version" not in report:
-            return
-        seconds, index = self._session.clock.seconds, report["index"]
-        self._unrecorded[index] = report
+        seconds = self._session.clock.seconds
+        self._unrecorded[index] = {"index": index, "generation": generation, **planned}
         if seconds >= self._planned.get(index, 0.0) + _PLANNING_SECONDS:
             self._planned[index] = seconds
-            self._append_planning(self._unrecorded.pop(index))
+            self._session.record("planning", **self._unrecorded.pop(index))
 
-    def _append_planning(self, report: dict[str, Any]) -> None:
-        known = {name: value for name, value in report.items() if name not in ("role", "phase")}
-        self._session.record("planning", **known)
-
-    def _record_error(self, report: dict[str, Any]) -> None:
+    def _record_error(self, quantized: Quantized) -> None:
         """Records the quantizer's newest measurement of its policies' error."""
-        error = report["error"]
+        error = quantized["error"]
         if error is not None and error["version"] > self._measured_version:
             self._measured_version = error["version"]
-            sizes = {name: report[name] for name in ("bytes", "parameter_bytes")}
+            sizes = {"bytes": quantized["bytes"], "parameter_bytes": quantized["parameter_bytes"]}
             self._session.record("quantization", **error, **sizes)

@@ -1,13 +1,13 @@
 """Supervises the roles of a run: restarts those that die, and stops the run if that does not help."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from headrace.clock import monotonic
 from headrace.launch.base import Exit, Launcher
 from headrace.launch.deaths import Deaths, too_many_deaths
 from headrace.roles.base import Role
+from headrace.roles.messages import Report
 
 __all__ = ["Observer", "Supervisor"]
 
@@ -62,12 +62,11 @@ class Supervisor:
         for role in self._roles.values():
             self._start(role)
 
-    def receive(self, report: Mapping[str, Any]) -> None:
+    def receive(self, report: Report) -> None:
         """Treats any report as a heartbeat."""
         role = self._roles.get(f"{report['role']} {report['index']}")
-        if role is not None and report.get("generation", role.generation) == role.generation:
-            heartbeat = _Heartbeat(report.get("phase", ""), report.get("stalled_seconds", 0.0), monotonic())
-            self._heartbeats[role.name] = heartbeat
+        if role is not None and report["generation"] == role.generation:
+            self._heartbeats[role.name] = _Heartbeat(report["phase"], report["stalled_seconds"], monotonic())
 
     def skip(self, seconds: float) -> None:
         """Excludes these seconds from the time without a heartbeat: reports could not arrive or were not read."""

@@ -32,8 +32,9 @@ from headrace.parameters.form import PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.report.formats import counted
 from headrace.roles.actor import ActorSettings
-from headrace.roles.base import REPORTS, Role
+from headrace.roles.base import Role
 from headrace.roles.handles import PARAMETERS, POLICY, REPLAY
+from headrace.roles.messages import REPORTS, Report
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
 from headrace.roles.quantizer import QuantizerRole
 from headrace.roles.remote_actor import ActorRole
@@ -65,7 +66,7 @@ _LAYERS = 3
 _SPEC = EnvironmentSpec((17,), "float32", actions=6, continuous=True)  # cheetah-run's
 
 LauncherFactory = Callable[[Endpoint, Path], Launcher]
-_Reported = Mapping[int, Mapping[str, Any]]
+_Reported = Mapping[int, Report]
 """A report of each actor."""
 
 
@@ -186,7 +187,7 @@ def measure_acting(case: ActingCase, launcher: LauncherFactory = ProcessLauncher
             reports = _Reports(server, launcher(server.endpoint, Path(folder)), [*roles, *_actors(case, spec)])
             with contextlib.closing(reports):
                 reports.start()
-                reports.until(lambda newest: sum(report["steps"] > 0 for report in newest.values()) == case.actors)
+                reports.until(lambda newest: sum(each["acted"]["steps"] > 0 for each in newest.values()) == case.actors)
                 reports.listen(_WARM_UP_SECONDS)
                 before, joules = reports.latest(case.actors), energy.joules()
                 reports.latencies.clear()  # of the start
@@ -221,9 +222,9 @@ def _totals(reports: _Reported) -> dict[str, Any]:
     """Counts and seconds of all actors."""
     found: dict[str, Any] = {}
     for report in reports.values():
-        refresh = report["refresh"]
-        loading = {f"beside_{phase}": refresh["seconds"][phase] for phase in LOADER_PHASES}
-        counts = {"steps": report["steps"], "installed": refresh["count"], **recorded(report["seconds"]), **loading}
+        acted, refreshed = report["acted"], report["refreshed"]
+        loading = {f"beside_{phase}": refreshed["seconds"][phase] for phase in LOADER_PHASES}
+        counts = {"steps": acted["steps"], "installed": refreshed["count"], **recorded(acted["seconds"]), **loading}
         found = {name: found.get(name, 0) + value for name, value in counts.items()}
     return found
 
@@ -235,7 +236,7 @@ class _Reports:
         self._server = server
         self._launcher = launcher
         self._roles = roles
-        self._newest: dict[int, dict[str, Any]] = {}
+        self._newest: dict[int, Report] = {}
         self._counts: dict[int, int] = {}
         self.latencies: list[float] = []
         """Seconds from publication to installation of the newest policy in each report."""
@@ -253,7 +254,7 @@ class _Reports:
             for ended in self._launcher.poll():
                 raise LaunchError(f"{ended.role.name} ended ({ended.reason}): {ended.message}")
             for report in map(json.loads, self._server.drain(REPORTS)):
-                if report["role"] == "actor" and "refresh" in report:  # others only say that the actor is alive
+                if "refreshed" in report:  # others only say that a role is alive
                     self._take(report)
 
     def until(self, holds: Callable[[_Reported], bool]) -> None:
@@ -274,11 +275,11 @@ class _Reports:
         """Ends the processes."""
         self._launcher.stop(self._roles)
 
-    def _take(self, report: dict[str, Any]) -> None:
-        index, refresh = report["index"], report["refresh"]
-        if refresh["count"] > self._counts.get(index, 0) and refresh["latency_seconds"] is not None:
-            self.latencies.append(refresh["latency_seconds"])
-        self._counts[index] = refresh["count"]
+    def _take(self, report: Report) -> None:
+        index, refreshed = report["index"], report["refreshed"]
+        if refreshed["count"] > self._counts.get(index, 0) and refreshed["latency_seconds"] is not None:
+            self.latencies.append(refreshed["latency_seconds"])
+        self._counts[index] = refreshed["count"]
         self._newest[index] = report
 
 

@@ -7,6 +7,7 @@ from headrace.replay import Experience, Table
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Role, Worker
 from headrace.roles.clock import ACTOR_PHASES
+from headrace.roles.messages import Figures
 from headrace.roles.planner import Planner
 from headrace.roles.rollout_worker import RolloutWorker
 from headrace.roles.worker import ReplayWorker
@@ -53,22 +54,23 @@ class SerialProgram(Program):
         """One turn; never waits."""
         self._worker.step()
 
-    def take_reports(self) -> list[dict[str, Any]]:
-        """The worker's counts since the last call."""
+    def take_figures(self) -> Figures:
+        """The worker's counts since the last call, and the planner's totals."""
         episodes = self._worker.take_episodes()
         seconds = self._worker.clock.seconds
-        report = {
-            "role": "actor",
-            "index": 0,
-            "steps": self._worker.steps - self._reported,
-            "episodes": len(episodes),
-            "returns": [[episode.return_, episode.length, 1.0] for episode in episodes],
-            "seconds": {phase: spent - self._reported_seconds[phase] for phase, spent in seconds.items()},
+        figures: Figures = {
+            "acted": {
+                "steps": self._worker.steps - self._reported,
+                "episodes": len(episodes),
+                "seconds": {phase: spent - self._reported_seconds[phase] for phase, spent in seconds.items()},
+                "returns": [(episode.return_, episode.length, 1.0) for episode in episodes],
+            }
         }
         self._reported = self._worker.steps
         self._reported_seconds = dict(seconds)
-        plans = {"role": "planner", "index": 0, "generation": 0}
-        return [report] if self._planner is None else [report, plans | self._planner.report()]
+        if self._planner is not None:
+            figures["planned"] = self._planner.figures()
+        return figures
 
     def skip(self, seconds: float) -> None:
         """Excludes these seconds from the worker's clocks."""

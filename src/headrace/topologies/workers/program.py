@@ -13,6 +13,7 @@ from headrace.roles.base import GATE, HELD, Role
 from headrace.roles.clock import LEARNER_PHASES, PhaseClock
 from headrace.roles.gate import Gate, Held, State
 from headrace.roles.handles import REPLAY
+from headrace.roles.messages import Learned, Report
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings, updater_seed
 from headrace.roles.totals import Counts, Totals
 from headrace.servers import RunServer
@@ -66,11 +67,10 @@ class WorkersProgram(Program):
             self._replay.publish_gate()
         sleep(timeout_seconds)
 
-    def receive(self, report: dict[str, Any]) -> None:
+    def receive(self, report: Report) -> None:
         """Processes a worker's totals."""
-        if report["role"] == "worker":
-            self._learning.receive(report)
-            self._replay.receive(report)
+        self._learning.receive(report["writer"], report["index"], report["learned"])
+        self._replay.receive(report)
 
     def figures(self) -> dict[str, Any] | None:
         """Gradient statistics, updates lost with servers, and the turns that exceeded the maximum wait of a hold."""
@@ -150,18 +150,18 @@ class _Learning:
         """Takes a version of the first vector, which is one of the last ones."""
         self.steps = max(self.steps, self.steps_before + version)
 
-    def receive(self, report: Counts) -> None:
+    def receive(self, writer: str, worker: int, learned: Learned) -> None:
         """Processes a worker's totals; raises DivergenceError if its loss was not finite."""
-        if report["diverged"]:
-            raise DivergenceError(report["diverged"])
-        totals = dict(report["learning"])
-        self.see(totals.pop("version"))
-        increments = self.totals.add(report["writer"], totals)
+        if learned["diverged"]:
+            raise DivergenceError(learned["diverged"])
+        self.see(learned["totals"]["version"])
+        totals = {name: total for name, total in learned["totals"].items() if name != "version"}
+        increments = self.totals.add(writer, totals)
         self.clock.seconds = {
             phase: seconds + increments["seconds"][phase] for phase, seconds in self.clock.seconds.items()
         }
-        if report["loss"] is not None:
-            self._losses[report["index"]] = report["loss"]
+        if learned["loss"] is not None:
+            self._losses[worker] = learned["loss"]
             self.loss = fmean(self._losses.values())
         gradients = sum(self.totals["staleness"].values())
         self.staleness = self.totals["staleness_sum"] / gradients if gradients else 0.0
@@ -198,11 +198,12 @@ class _WorkersExperience(Experience):
         self._state: State = "open"
         self.publish_gate()
 
-    def receive(self, report: Counts) -> None:
+    def receive(self, report: Report) -> None:
         """Processes a worker's totals."""
-        totals = {name: report["learning"].get(name, 0) for name in ("samples", "inserts")}
-        self.totals.add(report["writer"], {"steps": report["steps"], **totals})
-        self._held[report["index"]] = report["replay"]
+        learned, totals = report["learned"], report["learned"]["totals"]
+        counts = {"steps": report["acted"]["steps"], "samples": totals["samples"], "inserts": totals["inserts"]}
+        self.totals.add(report["writer"], counts)
+        self._held[report["index"]] = learned["replay"]
         self._expected.add(report["index"])
 
     def publish_gate(self) -> None:
