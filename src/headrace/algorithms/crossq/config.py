@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.algorithms.config import ActionKind, OffPolicy, Tuned, require_decays, require_not_negative
+from headrace.algorithms.config import OffPolicy, Tuned, require_decays, require_not_negative
 from headrace.algorithms.sac.actor_critic import MOST_TEMPERATURE, GaussianActorCritic
 from headrace.errors import require
 from headrace.fields import MOST_STEPS, require_positive
@@ -25,11 +25,9 @@ class CrossQ(GaussianActorCritic):
 
     name: ClassVar[str] = "crossq"
     summary: ClassVar[str] = "learns a stochastic policy and two critics without targets, normalized by batch"
-    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("continuous",)
 
     n_step: int = 1
     """Rewards summed before the bootstrap; above 1, the entropy of the steps between is left out of the return."""
-    prioritized: bool = False
     learning_rate: float = 1e-3
     learning_starts: int = 5_000
     """Transitions stored before the first update."""

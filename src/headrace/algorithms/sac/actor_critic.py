@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.algorithms.config import OffPolicy, require_widths
+from headrace.algorithms.actor_critic import ActorCritic
 from headrace.algorithms.exploration import Exploration
 from headrace.algorithms.sac.exploration import SquashedGaussian, greedy
-from headrace.errors import require
-from headrace.fields import require_positive
 from headrace.networks.architecture import Architecture, Head
 from headrace.types import Array, EnvironmentSpec
 
@@ -22,26 +20,8 @@ MOST_TEMPERATURE = 1e6
 
 
 @dataclass(frozen=True)
-class GaussianActorCritic(OffPolicy, ABC):
-    """An algorithm with a squashed Gaussian policy and two critics.
-
-    The settings of an algorithm come after these two, on the command line and in files.
-    """
-
-    critic_hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers of each of the two critics."""
-    critic_learning_rate: float = 3e-4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self, "critic_learning_rate")
-        require("critic_hidden", self.critic_hidden, len(self.critic_hidden) > 0, "one width or more")
-        require_widths(self, "critic_hidden")
-
-    @property
-    def other_widths(self) -> tuple[int, ...]:
-        """Those of the critics."""
-        return self.critic_hidden
+class GaussianActorCritic(ActorCritic, ABC):
+    """An algorithm with a squashed Gaussian policy and two critics."""
 
     def architecture(self, spec: EnvironmentSpec) -> Architecture:
         """A mean and a log standard deviation for each dimension of the action."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.algorithms.config import ActionKind, Tuned
+from headrace.algorithms.config import Tuned
 from headrace.algorithms.sac.actor_critic import MOST_TEMPERATURE, GaussianActorCritic
 from headrace.fields import require_positive
 
@@ -23,11 +23,9 @@ class SAC(GaussianActorCritic):
 
     name: ClassVar[str] = "sac"
     summary: ClassVar[str] = "learns a stochastic policy and two critics from replay"
-    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("continuous",)
 
     n_step: int = 1
     """Rewards summed before the bootstrap; above 1, the entropy of the steps between is left out of the return."""
-    prioritized: bool = False
     learning_rate: float = 3e-4
     target_update_period: int = 1
     target_update_rate: float = 0.005
