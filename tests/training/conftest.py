@@ -68,14 +68,14 @@ def train(tmp_path: Path) -> Train:
     """
 
     def start(topology: str, name: str = "run", **settings: Any) -> Result:
-        given = settings.pop("algorithm", {})
+        given, display = settings.pop("algorithm", {}), settings.pop("display", QuietDisplay())
         algorithm = given if isinstance(given, Algorithm) else dataclasses.replace(SMALL, **given)
         config = RunConfig(
             **{"environment": CORRIDOR, "algorithm": algorithm, "topology": TOPOLOGIES[topology], **settings}
         )
         with RunDirectory.create(tmp_path / name, config.to_json()) as run:
             roles = None if "launcher" in settings else threads
-            return Result(run, Trainer(config, run, QuietDisplay(), launcher=roles).run())
+            return Result(run, Trainer(config, run, display, launcher=roles).run())
 
     return start
 

@@ -25,6 +25,8 @@ from headrace.training.continuation import restore
 from headrace.training.evaluation_schedule import EvaluationSchedule
 from headrace.training.session import Session
 
+from .conftest import Messages
+
 TOPOLOGIES = ("serial", "apex", "lock", "hogwild", "ad-psgd", "parameter-server")
 SOLVED = 1.0
 
@@ -73,6 +75,18 @@ def test_replay_ratio_is_the_same_in_every_topology(train: Any, topology: str) -
     inserted = result.summary["environment_steps"] - 200
     tolerance = 32 + 2 * 8 * 10 * 4
     assert abs(sampled - 8 * inserted) <= 8 * 4 * (10 + 3) + 2 * tolerance
+
+
+@pytest.mark.parametrize(
+    ("learning_starts", "limit", "said"),
+    [(200, {"steps": 150}, 1), (40_000, {"time_limit_seconds": 0.05}, 1), (200, {"steps": 400}, 0)],
+)
+def test_a_run_without_an_update_says_so(train: Any, learning_starts: int, limit: dict[str, Any], said: int) -> None:
+    display = Messages()
+    train("serial", display=display, algorithm={"learning_starts": learning_starts}, **limit)
+    told = [text for text in display.texts if text.startswith("no update was made")]
+    assert len(told) == said
+    assert all(f"before {learning_starts:,} transitions were stored" in text for text in told)
 
 
 @pytest.mark.parametrize(

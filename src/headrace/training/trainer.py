@@ -386,10 +386,10 @@ class Trainer:
         if stopped_by not in ("score", "interrupt") and episodes and not self._evaluate_finally(episodes, interrupts):
             stopped_by = "interrupt"
         replay = self._config.algorithm.replay
-        if stopped_by == "steps" and not self._learner.steps and replay is not None:
-            first = f"learning_starts is {replay.learning_starts:,}"
+        if stopped_by in ("steps", "time") and not self._learner.steps and replay is not None:
             self._display.message(
-                f"no update was made, and the policy is the initial one: {first}, and the run ended before"
+                "no update was made, and the policy is the initial one: the run ended before "
+                f"{replay.learning_starts:,} transitions were stored (learning_starts)"
             )
         interrupts.acknowledge()
         self._records.write()
