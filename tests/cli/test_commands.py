@@ -125,7 +125,7 @@ def test_evaluate_as_text(training, run, capsys):
     assert training.calls[0][2] == {"episodes": 100, "seed": None}
     assert capsys.readouterr().out == (
         "2 greedy episodes after 12,345 steps of training\n"
-        "  return    2.00 ± 1.50 (least 1.00, greatest 3.00)\n"
+        "  return    2.00 ± 1.50 (min 1.00, max 3.00)\n"
         "  length    15.0 steps\n"
     )
 

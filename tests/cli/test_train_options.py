@@ -222,7 +222,7 @@ def test_help_shows_the_defaults_of_the_environment(text, capsys):
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     environment = find_environment(words(text), DQN_APEX)
     known = preset(words(text)[environment] if environment is not None else "")
-    assert f"Updates between changes of the target network. (default: {known.algorithm.target_update_period})" in shown
+    assert f"Learner updates between updates of the target network. (default: {known.algorithm.target_update_period})" in shown
     envs = known.sizing.environments if "serial" in text else known.sizing.actor_environments
     assert f"with one batched inference (E). (default: {envs})" in shown
     assert ("--actors" in shown) == ("serial" not in text)

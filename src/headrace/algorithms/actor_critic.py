@@ -49,7 +49,7 @@ class DeterministicActorCritic(ActorCritic, ABC):
     """An algorithm whose policy is deterministic; actors add normal noise to its actions."""
 
     sigmas: tuple[float, ...] = (0.1,)
-    """Noise of the environments, from first to last: evenly spaced along the line through these values."""
+    """Standard deviations of the action noise, interpolated linearly from the first environment to the last."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -226,7 +226,7 @@ class OffPolicy(Algorithm, ABC):
 
     batch_size: int = 256
     target_update_period: int = 200
-    """Updates between changes of the target network."""
+    """Learner updates between updates of the target network."""
     target_update_rate: float = 1.0
     """1 copies the network to the target; below 1 averages (Polyak)."""
 

@@ -22,7 +22,7 @@ class _Options:
     port: int = 7448
     """Port of the page; 0 is a free one."""
     host: str = "127.0.0.1"
-    """Address to listen on; other machines can reach any but 127.0.0.1, ::1 and localhost: add --page-token-file."""
+    """Address to listen on; any but 127.0.0.1, ::1 and localhost is reachable by others and needs --page-token-file."""
     token_file: Path | None = None
     """File with the server's secret."""
     page_token_file: Path | None = None

@@ -98,7 +98,7 @@ def _text(result: "Evaluation") -> str:
     return (
         f"{len(result.returns)} greedy episodes after {count(result.moment.environment_steps)} steps of training\n"
         f"  return    {score_text(result.mean, result.std)} "
-        f"(least {score_text(result.minimum)}, greatest {score_text(result.maximum)})\n"
+        f"(min {score_text(result.minimum)}, max {score_text(result.maximum)})\n"
         f"  length    {number(statistics.fmean(result.lengths))} steps"
     )
 

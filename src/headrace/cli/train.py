@@ -65,7 +65,7 @@ class RunOptions(RunConfig):
     launcher_name: str = "processes"
     """Name of the launcher."""
     frugal: Switch = False
-    """Take the preset that needs few environment steps rather than few seconds (`headrace presets --frugal`)."""
+    """Take the sample-efficient preset: few environment steps rather than few seconds (`headrace presets --frugal`)."""
     quiet: Switch = False
     """Show nothing during training."""
 

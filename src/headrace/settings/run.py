@@ -40,11 +40,11 @@ class RunConfig:
     until_score: float | None = None
     """Mean return of 100 greedy episodes at which the run stops."""
     seed: int = 0
-    """From which all random numbers of the run follow; with --topology serial the same seed gives the same run."""
+    """Seed of all random numbers of the run; with --topology serial, the same seed gives the same run."""
     evaluation_period_seconds: float = 30.0
     """Training time between evaluations (all topologies except serial); 0: by steps instead."""
     evaluation_period_steps: int = 10_000
-    """Environment steps between evaluations (serial, whose runs do not depend on time; others by steps)."""
+    """Environment steps between evaluations, with topology serial or if evaluation_period_seconds is 0."""
     evaluation_episodes: int = 10
     """Greedy episodes of a periodic evaluation; a mean that reaches until_score is confirmed by 100 episodes."""
     final_evaluation_episodes: int = 100

@@ -28,7 +28,7 @@ class ServerConfig:
     address: str | None = None
     """Separate server: tcp://HOST:PORT, unix:PATH, dpdk:KIND,... (docs/bypass.md), or redis://HOST:PORT[/DB]."""
     run: str = "default"
-    """Name of the run on that server, which several runs may share."""
+    """Name of the run on that server; several runs may share a server."""
     token_file: Path | None = None
     """File with the secret that the server requires."""
 

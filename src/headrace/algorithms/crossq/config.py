@@ -42,7 +42,7 @@ class CrossQ(GaussianActorCritic):
     adam_beta1: float = 0.5
     """Decay of the mean gradient in Adam, for policy, critics and temperature."""
     statistics_momentum: float = 0.99
-    """Share of the running statistics that a batch's statistics leave as it is."""
+    """Momentum of the running statistics: the share that each update keeps; the rest comes from the batch."""
     renormalization_starts: int = 100_000
     """Updates of a network before its batch normalization becomes batch renormalization."""
     initial_temperature: float = 1.0

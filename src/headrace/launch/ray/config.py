@@ -34,7 +34,7 @@ class Ray(LauncherConfig):
     server_node: str | None = None
     """Address of a node on which the run's server is started; by default it is in the training process."""
     server_data: Path | None = None
-    """Directory on that node in which the server keeps experience and parameters."""
+    """Absolute path of a directory on that node in which the server keeps experience and shards."""
     ray_runtime_env: Path | None = None
     """YAML file with a Ray runtime environment for all nodes; by default the working directory is copied to them."""
 

@@ -19,7 +19,7 @@ class Serial(Topology):
     """One process acts and learns in turn; the same seed gives bit-identical results."""
 
     name: ClassVar[str] = "serial"
-    summary: ClassVar[str] = "one process, the same for the same seed"
+    summary: ClassVar[str] = "one process, reproducible for the same seed"
 
     envs_per_actor: int = 1
     """Environments stepped together, with one batched inference (E)."""
