@@ -48,7 +48,7 @@ def test_invalid_numbers(text):
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90", 90.0), ("90s", 90.0), ("10m", 600.0), ("2h", 7200.0), ("1.5h", 5400.0), ("1d", 86400.0)],
+    [("90", 90.0), ("90s", 90.0), ("10m", 600.0), ("2h", 7200.0), ("1.5h", 5400.0), ("1d", 86400.0), ("1e6", 1e6)],
 )
 def test_durations(text, seconds):
     assert parse_duration(text) == seconds

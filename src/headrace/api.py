@@ -153,7 +153,7 @@ def tune(
 
 
 def _display(config: RunConfig, directory: RunDirectory, quiet: bool) -> Display:
-    return open_display(Heading.of(config, directory.path), quiet=quiet)
+    return open_display(Heading.of(config, directory.shown), quiet=quiet)
 
 
 def _path(name: str, value: object) -> Path:

@@ -38,7 +38,7 @@ def parse_number(text: str) -> float:
 
 def parse_duration(text: str) -> float:
     """Seconds: "90" and "90s" -> 90.0, "10m" -> 600.0, "1.5h" -> 5400.0, "50us" -> 0.00005. Raises ValueError."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)\s*(us|ms|[smhd]?)", text.strip().lower())
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?(?:e\+?[0-9]{1,2})?)\s*(us|ms|[smhd]?)", text.strip().lower())
     if match is None:
         raise ValueError(f"{text} is not a duration; write seconds or a unit: 90, 90s, 10m or 2h")
     return float(match[1]) * _SECONDS[match[2]]

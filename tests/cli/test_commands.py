@@ -30,7 +30,7 @@ def test_train(training, tmp_path, capsys):
     assert config == RunConfig(
         "CartPole-v1", preset("CartPole-v1").algorithm, preset("CartPole-v1").topology("apex"), until_score=475.0
     )
-    assert run.path == Path("a run")
+    assert run.shown == Path("a run")
     assert type(display) is PlainDisplay
     assert RunConfig.from_json((tmp_path / "a run" / "config.json").read_text()) == config
     out = capsys.readouterr().out
@@ -51,7 +51,7 @@ def test_without_a_stopping_rule_the_presets_steps_apply(training, capsys):
     assert main(["train", "CartPole-v1"]) == 0
     config, run, _ = training.calls[0][1]
     assert config.steps == preset("CartPole-v1").steps
-    assert run.path.parent == Path("runs")
+    assert run.shown.parent == Path("runs")
     assert run.path.name.startswith("CartPole-v1-dqn-2")
     assert (
         f"no stopping rule is set: the run stops after the preset's {config.steps:,} steps" in capsys.readouterr().out

@@ -111,6 +111,13 @@ def test_the_flags_of_a_run():
     assert options.learner_engine == "torch"
 
 
+def test_every_duration_may_have_a_unit():
+    text = "X --time-limit 1h --evaluation-period-seconds 2m --checkpoint-period-seconds 5m --hang-seconds 90s"
+    options = read_options(words(text))
+    assert (options.time_limit_seconds, options.evaluation_period_seconds) == (3600.0, 120.0)
+    assert (options.checkpoint_period_seconds, options.hang_seconds) == (300.0, 90.0)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -222,7 +229,8 @@ def test_help_shows_the_defaults_of_the_environment(text, capsys):
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     environment = find_environment(words(text), DQN_APEX)
     known = preset(words(text)[environment] if environment is not None else "")
-    assert f"Learner updates between updates of the target network. (default: {known.algorithm.target_update_period})" in shown
+    period = known.algorithm.target_update_period
+    assert f"Learner updates between updates of the target network. (default: {period})" in shown
     envs = known.sizing.environments if "serial" in text else known.sizing.actor_environments
     assert f"with one batched inference (E). (default: {envs})" in shown
     assert ("--actors" in shown) == ("serial" not in text)

@@ -1,6 +1,8 @@
 """The board at several widths, plain lines, and which display is picked."""
 
+import errno
 import io
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -196,6 +198,25 @@ def test_the_display_suits_the_stream(monkeypatch, term, stream, kind):
     monkeypatch.setenv("TERM", term)
     with open_display(HEADING, stream=stream) as display:
         assert type(display) is kind
+
+
+def test_a_terminal_that_was_closed_ends_no_run(progress):
+    terminal = Terminal()
+    display = LiveDisplay(HEADING, Console(file=terminal, force_terminal=True))
+
+    def refuse(_text):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    terminal.write = refuse
+    display.message("evaluation")
+    display.update(progress())
+    display.close()
+
+
+def test_a_stream_of_another_encoding_ends_no_run():
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    PlainDisplay(HEADING, stream).message("200 ± 3")
+    assert stream.buffer.getvalue().endswith(b"200 ? 3\n")
 
 
 def test_a_stream_that_only_writes_gets_plain_lines() -> None:

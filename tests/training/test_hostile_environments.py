@@ -49,6 +49,10 @@ class Wrapped(Corridor):
         Wrapped.steps += 1
         return super().step(action)
 
+def elsewhere():
+    os.chdir("/")
+    return Wrapped()
+
 def constructor():
     sleep()
 
@@ -234,6 +238,14 @@ def test_a_hang_at_the_end_does_not_block_a_serial_run(place: Path, environment:
     assert ended == code
     assert said in out + err
     assert json.loads((place / "run" / "summary.json").read_text())["stopped_by"] == "steps"
+    assert list((place / "run").glob("checkpoints/*-updates-*"))
+
+
+@pytest.mark.parametrize("topology", [SERIAL, APEX], ids=["serial", "apex"])
+def test_an_environment_may_change_the_working_directory(place: Path, topology: list[str]) -> None:
+    code, out, err = end(train(place, "elsewhere", *topology, "--steps", "500"))
+    assert code == 0, err
+    assert "headrace evaluate run\n" in out
     assert list((place / "run").glob("checkpoints/*-updates-*"))
 
 

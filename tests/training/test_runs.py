@@ -17,9 +17,10 @@ from headrace.launch.simulated import Simulated
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
 from headrace.roles import evaluator
+from headrace.roles.base import GENERATIONS_PER_START
 from headrace.roles.evaluator import Score
 from headrace.training import Trainer, resume, trainer
-from headrace.training.checkpoint import Checkpoint, newest_checkpoint
+from headrace.training.checkpoint import Checkpoint, change_state, newest_checkpoint
 from headrace.training.checkpoint_schedule import CheckpointSchedule
 from headrace.training.continuation import restore
 from headrace.training.evaluation_schedule import EvaluationSchedule
@@ -182,6 +183,25 @@ def test_a_run_that_can_save_no_checkpoint_is_not_resumed(train: Any) -> None:
     assert begun.run.read_summary() is not None
 
 
+def test_no_two_starts_have_the_same_generations(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if one is killed before it saves: reports of its workers would count in the next one."""
+    begun = train("serial", steps=900, final_evaluation_episodes=0)
+
+    found = []
+
+    def die(trainer: Trainer, *_: object) -> None:
+        found.append(trainer._session.first_generation)
+        raise StorageError("killed")
+
+    with begun.run.open(begun.path, writing=True) as run, monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_train", die)
+        patch.setattr(CheckpointSchedule, "save", lambda self: None)
+        for _ in range(2):
+            with pytest.raises(StorageError, match="killed"):
+                resume(run, QuietDisplay(), steps=2_000)
+    assert found == [GENERATIONS_PER_START, 2 * GENERATIONS_PER_START]
+
+
 def test_restoring_is_no_training(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = train("serial", steps=900, final_evaluation_episodes=0)
     before = newest_checkpoint(begun.run.checkpoints_path).state.total_seconds
@@ -293,6 +313,21 @@ def test_a_final_evaluation_that_was_prevented_is_made_after_resuming(
         assert resumed.summary["learner_times"]["train"] >= before.state.learner_seconds["train"] > 0
         with pytest.raises(CheckpointError, match=r"has done .* of its 600 steps"):
             resume(run, QuietDisplay())
+
+
+def test_an_evaluation_pending_at_the_limit_is_made_without_training(
+    train: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer, "available_cores", lambda: 16)  # so that evaluations pause no training
+    begun = train("apex", steps=1_000, final_evaluation_episodes=3, evaluation_period_seconds=1e6)
+    change_state(begun.run.checkpoints_path, awaited_episodes=2)
+    begun.run.summary_path.unlink()
+    with begun.run.open(begun.path, writing=True) as run:
+        resumed = resume(run, QuietDisplay())
+        made = [record["episodes"] for record in run.read_metrics() if record["kind"] == "evaluation"]
+    assert made == [3, 2, 3]
+    for name in ("environment_steps", "learner_steps"):
+        assert resumed.summary[name] == begun.summary[name]
 
 
 def test_apex_resumes_with_its_replay(train: Any) -> None:

@@ -119,6 +119,20 @@ def test_a_role_may_take_long_to_its_first_report(time: Time) -> None:
     assert launcher.killed == ["actor 0", "actor 1"]
 
 
+def test_a_limit_below_the_period_of_heartbeats_is_one_of_environment_steps_only(time: Time) -> None:
+    launcher = Pretence()
+    supervisor = Supervisor(launcher, [Acting(0), Acting(1)], 0.5, Record())
+    supervisor.start()
+    supervisor.receive(heartbeat(0))
+    supervisor.receive({**heartbeat(1, "environment"), "stalled_seconds": 0.6})
+    time.now += 1.2
+    supervisor.check()
+    assert launcher.killed == ["actor 1"]
+    time.now += 4.0
+    supervisor.check()
+    assert launcher.killed == ["actor 1", "actor 0"]
+
+
 def test_skipping_never_moves_a_heartbeat_into_the_future(time: Time) -> None:
     launcher = Pretence()
     supervisor = Supervisor(launcher, [Acting(0)], 10.0, Record())

@@ -27,6 +27,7 @@ __all__ = [
     "Run",
     "RunName",
     "SavePeriod",
+    "Seconds",
     "ServerOptions",
     "Size",
     "Switch",
@@ -85,9 +86,11 @@ RunName = Annotated[Positional[str], tyro.conf.arg(metavar="RUN")]
 """The name of a run on a server."""
 TimeLimit = Annotated[float | None, _word(parse_duration, "TIME"), tyro.conf.arg(name="time-limit")]
 """Seconds, written 90, 90s, 10m or 2h."""
-Period = Annotated[float, _word(parse_duration, "TIME"), tyro.conf.arg(name="period")]
-"""Interval in seconds, written likewise."""
-SavePeriod = Annotated[float, _word(parse_duration, "TIME"), tyro.conf.arg(name="shard-save-period")]
+Seconds = Annotated[float, _word(parse_duration, "TIME")]
+"""Seconds, written likewise."""
+Period = Annotated[Seconds, tyro.conf.arg(name="period")]
+"""The same for an interval."""
+SavePeriod = Annotated[Seconds, tyro.conf.arg(name="shard-save-period")]
 """The same for saves of shards."""
 Size = Annotated[int | None, _word(parse_size, "SIZE")]
 """Bytes, written 512M, 8G or 1.5GiB."""

@@ -28,7 +28,7 @@ _STOPS = {
 def conclude(result: "Result") -> int:
     """Prints the summary of a run and the commands to use next; returns the exit code, 130 after an interrupt."""
     summary = result.summary
-    path = shlex.quote(str(result.run.path))
+    path = shlex.quote(str(result.run.shown))
     stopped_by = str(summary["stopped_by"])
     reason, further = _STOPS.get(stopped_by, (stopped_by, ""))
     print(f"\n{summary['environment']}: {reason}")

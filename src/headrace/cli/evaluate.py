@@ -34,7 +34,7 @@ class _Options:
     episodes: int = 100
     """Greedy episodes to play."""
     seed: int | None = None
-    """Seed of the environments; if not set, that of the run's evaluations, or of the zoo's."""
+    """Seed of the environments; if not set, that of the run, or of the zoo."""
     json: Switch = False
     """Print one JSON object."""
     video: Path | None = None

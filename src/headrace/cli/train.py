@@ -13,6 +13,7 @@ from headrace.algorithms.registry import ALGORITHMS
 from headrace.cli.arguments import (
     Environment,
     MetricsListen,
+    Seconds,
     ServerOptions,
     Switch,
     TimeLimit,
@@ -57,6 +58,9 @@ class RunOptions(RunConfig):
     """Environment steps of all actors or workers after which the run stops; without a stopping rule, the preset's."""
     time_limit_seconds: TimeLimit = None
     """Training time (evaluations excluded) after which the run stops: 90, 90s, 10m or 2h."""
+    evaluation_period_seconds: Seconds = RunConfig.evaluation_period_seconds
+    checkpoint_period_seconds: Seconds = RunConfig.checkpoint_period_seconds
+    hang_seconds: Seconds = RunConfig.hang_seconds
     server: Annotated[ServerOptions, tyro.conf.arg(name="")] = field(default_factory=ServerOptions)
     algorithm_name: str = "dqn"
     """Name of the algorithm."""
@@ -148,7 +152,7 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
     ):
         with held_back():
             from headrace import training
-        with open_display(Heading.of(config, directory.path), quiet=options.quiet) as display:
+        with open_display(Heading.of(config, directory.shown), quiet=options.quiet) as display:
             if hint:
                 display.message(hint)
             sinks.attach(directory)

@@ -88,9 +88,12 @@ class PlainDisplay(Display):
         self.message(line(progress))
 
     def message(self, text: str) -> None:
-        """Prints the text; a closed pipe (as with `head`) does not end the run."""
+        """Prints the text; a closed pipe (as with `head`), or another encoding, does not end the run."""
         with contextlib.suppress(OSError):
-            print(text, file=self._stream, flush=True)
+            try:
+                print(text, file=self._stream, flush=True)
+            except UnicodeEncodeError:
+                print(text.encode("ascii", "replace").decode(), file=self._stream, flush=True)
 
     def close(self) -> None:
         """Prints the last snapshot if it was not printed yet."""

@@ -1,5 +1,6 @@
 """The live board for terminals: drawn by rich without a thread, only when there is a new snapshot."""
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -37,15 +38,18 @@ class LiveDisplay(Display):
     def update(self, progress: Progress) -> None:
         """Redraws the board."""
         self._collect(progress)
-        self._live.update(Board(self._heading, progress, self._evaluations, self._lowest), refresh=True)
+        with contextlib.suppress(OSError):
+            self._live.update(Board(self._heading, progress, self._evaluations, self._lowest), refresh=True)
 
     def message(self, text: str) -> None:
         """Prints the text above the board."""
-        self._console.print(text, markup=False, highlight=False)
+        with contextlib.suppress(OSError):  # as of a terminal that was closed
+            self._console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
         """Keeps the last board on the screen and restores the terminal."""
-        self._live.stop()
+        with contextlib.suppress(OSError):
+            self._live.stop()
 
     def _collect(self, progress: Progress) -> None:
         evaluated = progress.evaluation_return

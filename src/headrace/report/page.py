@@ -29,13 +29,13 @@ def write_report(run: RunDirectory, path: Path, video: bytes | None = None, vide
     try:
         history = collect(run.read_metrics())
         if not history.progress and not history.evaluations:
-            raise CheckpointError(f"{run.path} has no records yet; there is nothing to report")
+            raise CheckpointError(f"{run.shown} has no records yet; there is nothing to report")
         config = read_object(run.read_config_text(), f"{run.config_path}")
         text = _page(run, config, history, run.read_summary() or {}, _video(video, video_note))
     except ConfigError as error:
         raise CheckpointError(str(error)) from error
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{run.path} holds records that no run writes ({error!r:.200})") from error
+        raise CheckpointError(f"{run.shown} holds records that no run writes ({error!r:.200})") from error
     write_output(path, text)
 
 
@@ -63,7 +63,7 @@ def _page(run: RunDirectory, config: dict[str, Any], history: History, summary: 
         ("Interruptions", _interruptions(history)),
         ("Settings", _settings(config)),
     )
-    lead = f"<code>{escape(str(run.path))}</code>{_machine(summary)}"
+    lead = f"<code>{escape(str(run.shown))}</code>{_machine(summary)}"
     return document(title, lead, _tiles(history, summary), sections)
 
 

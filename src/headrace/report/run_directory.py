@@ -117,7 +117,9 @@ class RunDirectory:
 
     def __init__(self, path: Path, lock: int | None, *, made: bool = False) -> None:
         """`made`: the directory did not exist before the run."""
-        self.path = path
+        self.path = path.absolute()  # an environment may change the working directory
+        self.shown = path
+        """The path as it was given, for messages."""
         self._lock = lock
         self._directory = None if lock is None else os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._metrics: int | None = None
@@ -213,16 +215,17 @@ class RunDirectory:
             return None
         place = self._place()
         if place is None:
-            return StorageError(f"run directory {self.path} was removed during the run; nothing more can be saved")
+            return StorageError(f"run directory {self.shown} was removed during the run; nothing more can be saved")
         return StorageError(
-            f"run directory {self.path} was renamed to {place} during the run, which ends; what was learned is saved "
+            f"run directory {self.shown} was renamed to {place} during the run, which ends; what was learned is saved "
             f"there: headrace resume {shlex.quote(str(place))}"
         )
 
     def follow(self) -> bool:
         """Sets `path` to the directory's new name; returns whether the directory still exists."""
         place = self._place()
-        self.path = place or self.path
+        if place is not None:
+            self.path = self.shown = place
         return place is not None
 
     def require_place(self) -> None:

@@ -12,8 +12,9 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
     """Restores parameters, counts, the program and, unless a separate server has kept it, experience.
 
     Tells the user where the experience comes from and what is lost. From now on the run has the session's stopping
-    rules. Raises EnvironmentFault if the environment is another one than the policy's, CheckpointError or ReplayError
-    for a broken file.
+    rules, and its checkpoint this start's number: if the start is killed before it saves, the next one has another.
+    Raises EnvironmentFault if the environment is another one than the policy's, CheckpointError or ReplayError for a
+    broken file, StorageError if the checkpoint can't be written.
     """
     state, program = checkpoint.state, session.program
     require_spec(session.config.environment, session.spec, state.spec)
@@ -29,11 +30,10 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
     session.learner.clock.seconds = dict(state.learner_seconds)
     session.monitor.restore(state.actor_seconds, state.learner_seconds)
     session.evaluations.restore(state.evaluations)
+    change_state(session.run.checkpoints_path, resumptions=session.resumptions, solved=False)
     session.record_event("resume", seconds=state.seconds, resumptions=session.resumptions)
     rules = (session.config.steps, session.config.time_limit_seconds, session.config.until_score)
     session.run.go_on(session.run.read_config().with_rules(*rules).to_json())
-    if state.solved:  # with rules that end the run later
-        change_state(session.run.checkpoints_path, solved=False)
     session.learner.clock.restart("other")  # restoring is no learning
 
 

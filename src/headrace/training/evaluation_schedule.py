@@ -47,10 +47,13 @@ class EvaluationSchedule:
         due = (self.next_evaluation - self._held_at.environment_steps) / self._steps_per_second
         return self._held_at.seconds + due - self._clock.seconds
 
-    def resume(self, awaited_episodes: int) -> None:
-        """Before the first step, makes up for the evaluation that was pending or due when the run was interrupted."""
+    def resume(self, awaited_episodes: int, *, hold: bool) -> None:
+        """Before the first step, makes up for the evaluation that was pending or due when the run was interrupted.
+
+        `hold` pauses training for it in any case.
+        """
         if awaited_episodes:
-            self.evaluate(awaited_episodes, hold=self._holds or self._decides(awaited_episodes))
+            self.evaluate(awaited_episodes, hold=hold or self._holds or self._decides(awaited_episodes))
         elif self._program.deterministic:
             self.evaluate_when_due()
 

@@ -13,6 +13,8 @@ __all__ = ["Observer", "Supervisor"]
 
 _START_SECONDS = 300.0
 """How long a role may take at least to its first report: on a busy machine or a slow disk, imports take minutes."""
+_SILENT_SECONDS = 5.0
+"""How long a role may send no heartbeat at least: it sends about one a second."""
 _SETTLE_SECONDS = 10.0
 """How long the set of roles without room must not change before it is reported."""
 
@@ -42,8 +44,8 @@ class _Heartbeat(NamedTuple):
 class Supervisor:
     """Starts and supervises roles. One thread.
 
-    `hang_seconds` limits the time without a heartbeat, once a role has reported, and the duration of one environment
-    step.
+    `hang_seconds` limits the duration of one environment step and, if it is longer than a few seconds, the time without
+    a heartbeat, once a role has reported.
     """
 
     def __init__(self, launcher: Launcher, roles: list[Role], hang_seconds: float, observer: Observer) -> None:
@@ -132,7 +134,7 @@ class Supervisor:
         limit = max(self._hang_seconds, _START_SECONDS) if heartbeat.first else self._hang_seconds
         if heartbeat.phase == "environment" and heartbeat.stalled_seconds > limit:
             return f"its environment has not returned for {heartbeat.stalled_seconds:.0f} s; {limit:.0f} s are allowed"
-        elapsed = monotonic() - heartbeat.arrived
+        elapsed, limit = monotonic() - heartbeat.arrived, max(limit, _SILENT_SECONDS)
         if elapsed > limit and heartbeat.phase == "environment":
             return f"its environment has not returned for {elapsed:.0f} s; {limit:.0f} s are allowed"
         if elapsed > limit:

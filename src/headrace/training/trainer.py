@@ -146,7 +146,7 @@ class Trainer:
             policy=slots[0].relayed_policy if slots else None,
         )
         self._publisher = RunPublisher(session, notice)
-        roles = [*program.services, EvaluatorRole(0), *actors]
+        roles = [*program.services, EvaluatorRole(0, generation=session.first_generation), *actors]
         check_roles([role.name for role in roles])
         launched = launcher(self._server.endpoint, self._run.logs_path)
         self._events = RoleEvents(session)
@@ -254,15 +254,14 @@ class Trainer:
                     communication_bits=self._session.topology.policy_bits,
                     note=self._precision_note,
                 )
-            state = self._checkpoint.state if self._checkpoint else None
-            ended_by = self._limit() if state and not state.awaited_episodes else None
-            if ended_by:  # only the final evaluation is missing
+            ended_by = self._limit() if self._checkpoint else None
+            if ended_by:  # only evaluations are missing
                 self._supervisor.stop(but="evaluator")
             else:
                 self._publisher.publish()
             self._supervisor.start()
             with self._watching():
-                return ended_by or self._train(interrupts)
+                return self._train(interrupts, ended_by)
         except DivergenceError:
             raise
         except StorageError:  # of this disk, or of a server that refuses
@@ -279,10 +278,13 @@ class Trainer:
                     self._checkpoints.save()
             raise
 
-    def _train(self, interrupts: Interrupts) -> str:
-        """The main loop; returns the rule that ended it."""
+    def _train(self, interrupts: Interrupts, ended_by: str | None) -> str:
+        """The main loop; returns the rule that ended it, or has ended an earlier start but for its evaluations."""
         if self._checkpoint:
-            self._schedule.resume(self._checkpoint.state.awaited_episodes)
+            awaited = self._checkpoint.state.awaited_episodes
+            if ended_by and not awaited:
+                return ended_by
+            self._schedule.resume(awaited, hold=ended_by is not None)
         while True:
             try:
                 stopped_by = self._turn(interrupts)

@@ -13,6 +13,7 @@ from headrace.launch.config import LauncherConfig
 __all__ = ["Ray"]
 
 _MOST_CPUS = 1_024.0
+_MOST_WAIT_SECONDS = 604_800.0  # a week
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Ray(LauncherConfig):
 
     def __post_init__(self) -> None:
         check_types(self)
-        require_positive(self, "wait_seconds")
+        require_positive(self, "wait_seconds", most=_MOST_WAIT_SECONDS)
         data = self.server_data
         require("server_data", data, data is None or data.is_absolute(), "an absolute path, on the node of the server")
         require("server_data", data, data is None or self.server_node is not None, "left out without a server_node")
