@@ -113,7 +113,7 @@ _METHODS = """## Methods
   of the ratios; commit 31269ee5). The 40 runs of CartPole-v1 with `serial`, `frugal`, Stable-Baselines3 and CleanRL
   had the same steps and scores as those of commit 31269ee5, up to two days older, and took 0.6 to 1.6 times as long.
 - Runs with one core had one of the machine's two, and another program had the other. Runs of dm_control's cartpole,
-  walker, reacher and cheetah, and of BipedalWalker, were measured while other programs ran on their cores: their
+  walker and cheetah, and of BipedalWalker, were measured while other programs ran on their cores: their
   seconds are upper bounds.
 - Published scores: SB3, the benchmark.md of its zoo, one run of each, in LunarLander-v2 and MuJoCo v3; ActorQ,
   D4PG of Krishnan et al. 2022, with floats; YuriyGuts, the DQN of snake-ai-reinforcement."""
