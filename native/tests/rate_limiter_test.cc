@@ -54,6 +54,22 @@ TEST_CASE("rate limiter: a chosen tolerance is 8 times the larger of a batch and
   CHECK_FALSE(RateLimiter(LimiterOptions{.samples_per_insert = 4, .min_size = 1}).can_sample(10, 0));
 }
 
+TEST_CASE("rate limiter: a chosen tolerance remembers the largest batch and the largest chunk") {
+  RateLimiter batches({.samples_per_insert = 1, .min_size = 1});
+  batches.inserted(1);  // warm-up
+  batches.sampled(64);  // tolerance 512
+  for (int i = 0; i < 64 + 512; ++i) batches.inserted(1);
+  CHECK(batches.can_insert());
+  batches.inserted(1);
+  CHECK_FALSE(batches.can_insert());
+
+  RateLimiter chunks({.samples_per_insert = 4, .min_size = 1});
+  for (int i = 0; i < 9; ++i) chunks.inserted(50);  // the first is the warm-up; 8 are worth the tolerance of 1600
+  CHECK(chunks.can_insert());
+  chunks.inserted(50);
+  CHECK_FALSE(chunks.can_insert());
+}
+
 // In any order, one side may always go on, and the balance keeps within the tolerance and one step of either.
 TEST_CASE("rate limiter: greedy sides never both block") {
   for (const double ratio : {0.1, 1.0, 7.5}) {

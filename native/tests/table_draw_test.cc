@@ -73,7 +73,26 @@ TEST_CASE("a large batch is complete even if one insert takes the place of all t
   while (!draw->gather(kBatch)) {
   }
   CHECK(*std::ranges::max_element(batch.key) < 100);
-  for (std::uint32_t i = 0; i < kBatch; ++i) REQUIRE(batch.reward[i] == static_cast<float>(batch.key[i]) + 0.5f);
+  for (std::uint32_t i = 0; i < kBatch; ++i) {
+    REQUIRE(batch.reward[i] == static_cast<float>(batch.key[i]) + 0.5f);
+    REQUIRE(batch.probability[i] == doctest::Approx(0.01));
+    REQUIRE(batch.weight[i] == doctest::Approx(1));
+  }
   draw.reset();
   CHECK(table.try_insert(chunk_of(100)) == 100);
+}
+
+TEST_CASE("an insert waits for the oldest transition of a batch, even if that is not the first in the ring") {
+  auto options = small_table();
+  options.capacity = 10;
+  Table table(options);
+  for (int i = 0; i < 3; ++i) REQUIRE(table.try_insert(chunk_of(5)));  // the third takes the place of the first
+  Buffers batch(small_signature(), 10);
+  auto draw = table.try_draw(batch.view, kExponent);
+  REQUIRE(draw);
+  CHECK_FALSE(table.try_insert(chunk_of(5)));
+  while (!draw->gather(10)) {
+  }
+  draw.reset();
+  CHECK(table.try_insert(chunk_of(5)) == 15);
 }

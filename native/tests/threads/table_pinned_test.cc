@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "core_fixtures.h"
 #include "wire_fixtures.h"
 
 using namespace headrace;
@@ -89,4 +90,20 @@ TEST_CASE("try_insert does not wait for a reader, and is woken when the reader i
   table.remove_waker(waker);
   ::close(pipe);
   std::filesystem::remove(path);
+}
+
+TEST_CASE("closing a table ends an insert that waits for a reader") {
+  auto options = small_table();
+  options.capacity = 10;
+  Table table(options);
+  for (int i = 0; i < 2; ++i) REQUIRE(table.try_insert(chunk_of(5)));
+  fixtures::Buffers batch(small_signature(), 4);
+  const auto reader = table.try_draw(batch.view, 0);
+  REQUIRE(reader);
+  std::thread actor([&] {
+    fixtures::check_error(ErrorKind::kClosed, "closed", [&] { table.insert(chunk_of(5), fixtures::soon(3000)); });
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which it begins to wait
+  table.close();
+  actor.join();
 }

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <fstream>
 #include <thread>
 
 #include "core_fixtures.h"
@@ -174,6 +175,17 @@ TEST_CASE("table: unknown priorities take the largest of what is stored") {
   CHECK(table.stats().total_weight == doctest::Approx(2 + std::pow(1e-6, 0.6)).epsilon(1e-6));
 }
 
+TEST_CASE("table: weights beyond the range of floats are exact, at the largest exponent") {
+  TableOptions options = small_options(10);
+  options.priority_exponent = 4;
+  Table table(options);
+  table.try_insert(chunk_of(1, 1e10f));
+  CHECK(table.stats().total_weight == doctest::Approx(1e40));
+  Buffers buffers(small_signature(), 2);
+  CHECK(table.try_sample(buffers.view, 0.4));
+  CHECK(buffers.probability[0] == 1);
+}
+
 TEST_CASE("table: invalid priorities change nothing") {
   Table table(small_options(100));
   table.try_insert(chunk_of(2));
@@ -282,6 +294,19 @@ TEST_CASE("table: pausing blocks only inserts") {
   CHECK(table.try_insert(chunk_of(5)) == 5);
 }
 
+TEST_CASE("table: the time for which inserts were held counts from the first refusal, and adds up") {
+  constexpr double kSeconds = 0.01;
+  Table table(small_options(100));
+  for (int i = 1; i <= 2; ++i) {
+    table.set_paused(true);
+    CHECK_FALSE(table.try_insert(chunk_of(1)));
+    std::this_thread::sleep_for(std::chrono::duration<double>(kSeconds));
+    CHECK_FALSE(table.try_insert(chunk_of(1)));
+    table.set_paused(false);
+    CHECK(table.stats().insert_blocked_seconds >= i * kSeconds);
+  }
+}
+
 TEST_CASE("table: closing wakes all waiters") {
   Table table(small_options(100));
   std::atomic<int> woken = 0;
@@ -330,6 +355,28 @@ TEST_CASE("table: a file keeps chunks, keys and priorities across a restart") {
   }
   options.capacity = 4;
   check_error(ErrorKind::kMismatch, "a chunk of 5 steps, but capacity is 4", [&] { Table{options}; });
+}
+
+TEST_CASE("table: damaged priorities in a file become the largest of those that are intact") {
+  const ScratchFolder folder;
+  TableOptions options = small_options(20);
+  options.priority_exponent = 1;
+  options.capacity_bytes = 4096;
+  options.path = folder.file("replay");
+  const auto chunk = chunk_of(5, 3);
+  {
+    Table table(options);
+    for (int i = 0; i < 2; ++i) table.try_insert(chunk);
+  }
+  {
+    const std::size_t second = 8192 + (chunk.size() + 63) / 64 * 64;
+    std::fstream file(options.path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(second + ChunkLayout::of(small_signature(), 5, 6).priority));
+    for (std::size_t i = 0; i < 5 * sizeof(float); ++i) file.put('\xff');
+  }
+  const Table table(options);
+  CHECK(table.size() == 10);
+  CHECK(table.stats().total_weight == doctest::Approx(10 * 3));
 }
 
 }  // namespace
