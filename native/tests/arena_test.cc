@@ -260,7 +260,7 @@ TEST_CASE("arena: an incompatible file is refused and not changed") {
     CHECK(holder.stored.size() == 1);
   }
   check_error(ErrorKind::kSystem, "/nowhere/arena", [] { Arena(small_signature(), 4000, "/nowhere/arena"); });
-  for (const std::streamoff at : {40, 4096 + 40}) {  // one copy of the header is enough
+  for (const std::streamoff at : {40, 4096 + 40, 40, 4096 + 40}) {  // one copy of the header is enough
     const Arena arena(small_signature(), 4000, path);
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(at);

@@ -113,6 +113,20 @@ TEST_CASE("server: a table's arena is on the disk before its settings are, by it
   CHECK(flushed == std::vector<std::string>{"/table-1.arena", "", "/table-1.settings.new", ""});
 }
 
+TEST_CASE("server: save(), close() and drop() return once their changes are on the disk") {
+  const ScratchFolder folder;
+  Server server({.data = folder.file("data")});
+  const auto table = server.add_table("replay", small_options());
+  table->try_insert(chunk_of(5));
+  std::vector<std::string> flushed;
+  before_fsync = [&](const std::string& path) { flushed.push_back(std::filesystem::path(path).filename()); };
+  table->save(folder.file("snapshot"));
+  server.close();
+  server.drop("replay");
+  before_fsync = nullptr;
+  CHECK(flushed == std::vector<std::string>{"snapshot", "table-1.arena", "data"});
+}
+
 TEST_CASE("server: a second one on the same data is refused") {
   const ScratchFolder folder;
   const std::string data = folder.file("data");
