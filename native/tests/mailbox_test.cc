@@ -134,6 +134,7 @@ TEST_CASE("mailbox: a message that is sent again counts once") {
   CHECK(values(mailbox.drain()) == std::vector{1, 2, 3, 4, 4});
   mailbox.put(message(3), 7, 2);  // known even when it is gone
   CHECK(mailbox.drain().empty());
+  CHECK(budget.used() == 2 * Writers::kBytesEach);  // however many messages each writer has sent
 }
 
 TEST_CASE("mailbox: writers are remembered up to the limit, and the budget pays for them") {

@@ -93,6 +93,19 @@ TEST_CASE("claims: a reserved name can be claimed only by its owner or a later s
   resumed.reset();
   watch.now += kMinute;
   CHECK(claims.claim("learner", 2));
+  claims.claim("learner", 1, 0, kMinute);  // without a run
+  check_error(ErrorKind::kRefused, "for another 60 s", [&] { claims.claim("learner", 2, 0, kMinute); });
+}
+
+TEST_CASE("claims: each reservation ends at its own time") {
+  Watch watch;
+  Claims claims(watch.clock());
+  claims.claim("first", 1, 70, kMinute);
+  claims.claim("second", 1, 70, 2 * kMinute);
+  for (const char* name : {"first", "second"}) {
+    watch.now += kMinute;
+    CHECK(claims.claim(name, 2));
+  }
 }
 
 TEST_CASE("claims: a name that is given back is free at once") {
@@ -158,9 +171,12 @@ TEST_CASE("claims: one that can't be written is not granted") {
   const ScratchFolder folder;
   Claims claims;
   claims.keep_in(directory_of(folder), false);
+  const auto actor = claims.claim("actor", 3, 70, kMinute);
   REQUIRE(mkdir(folder.file("claims.new").c_str(), 0700) == 0);
   check_error(ErrorKind::kSystem, folder.file("claims"), [&] { claims.claim("learner", 1, 70, kMinute); });
-  CHECK(claims.held().empty());
+  check_error(ErrorKind::kSystem, folder.file("claims"), [&] { claims.claim("actor", 3, 70, 2 * kMinute); });
+  CHECK(claims.held() == std::vector<std::string>{"actor"});  // on its earlier terms
+  check_error(ErrorKind::kRefused, "another owner holds it", [&] { claims.claim("actor", 4); });
   CHECK(claims.claim("learner", 2));  // not kept: nothing to write
 }
 

@@ -98,6 +98,17 @@ TEST_CASE("server: everything with the prefix is dropped") {
   CHECK(server.drop("") == 0);
 }
 
+TEST_CASE("server: the file of a dropped table is removed, even without a data directory") {
+  const fixtures::ScratchFolder folder;
+  Server server;
+  auto options = small_options();
+  options.path = folder.file("replay");
+  server.add_table("replay", options);
+  CHECK(std::filesystem::exists(options.path));
+  server.drop("replay");
+  CHECK_FALSE(std::filesystem::exists(options.path));
+}
+
 TEST_CASE("server: tables count against the budget, and a refusal says so") {
   const std::uint64_t bytes = Table::memory_bytes(small_options());
   Server server({.memory_bytes = bytes + 1000});
