@@ -186,11 +186,14 @@ TEST_CASE("shard store: what was opened or loaded is there at once") {
   Server before({.data = data, .shard_save_period = kNever});
   open(before, "run/model/0");
   CHECK(Server({.data = killed(folder, data)}).shards().find("run/model/0")->version() == 0);
+  push(*before.shards().find("run/model/0"), 1, 1);
+  CHECK(before.shards().save().empty());
   const std::vector<float> state(3 * kSize, 0.25f);
   before.shards().load("run/model/0", 60, std::as_bytes(std::span(state)));
   Server server({.data = killed(folder, data)});
   const auto shard = server.shards().find("run/model/0");
   CHECK(shard->version() == 60);
+  CHECK(shard->stats().saved_version == 60);
   CHECK(shard->stats().lost == 0);
   CHECK(values_of(*shard) == std::vector<float>(kSize, 0.25f));
 }
@@ -262,6 +265,18 @@ TEST_CASE("shard store: files that can't be used are set aside, and the server s
   }
   open(server, "run/model/2");
   CHECK(files_in(data).contains("shard-60.slots"));
+}
+
+TEST_CASE("shard store: a server with only shards reports that its claims file is missing") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("data");
+  {
+    Server server({.data = data});
+    open(server, "run/model/0");
+  }
+  std::filesystem::remove(data + "/claims");
+  const Server server({.data = data});
+  CHECK_MESSAGE(all(server).find("claims is missing") != std::string::npos, all(server));
 }
 
 TEST_CASE("shard store: numbers that are not finite are not restored") {

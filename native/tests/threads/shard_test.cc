@@ -122,6 +122,8 @@ TEST_CASE("shard: a stale gradient has less weight") {
   fixture.push({0, 0}, {.base_version = 3});
   fixture.push({8, 16}, {.base_version = 0});  // four late: a quarter
   CHECK(fixture.values() == std::vector<float>{-3, -6});
+  fixture.push({4, 8}, {.base_version = 3});  // two late: a half
+  CHECK(fixture.values() == std::vector<float>{-4, -8});
 }
 
 TEST_CASE("shard: a stale gradient has less weight with a normalizing optimizer, too") {
@@ -161,6 +163,10 @@ TEST_CASE("shard: delay compensation adds the estimated change of the gradient")
   CHECK(dropped({.worker = 1, .sequence = 2, .base_version = 2}));  // it did not fetch these
   CHECK(dropped({.worker = 3, .sequence = 1}));
   CHECK(dropped({}));
+  CHECK(fixture.fetch(1) == 2);
+  const std::vector<float> state = {7, 7};
+  fixture.shard.load(2, std::as_bytes(std::span(state)));
+  CHECK(dropped({.worker = 1, .sequence = 3, .base_version = 2}));  // what it fetched is not there any more
   CHECK(fixture.shard.version() == 2);
 }
 
@@ -252,6 +258,7 @@ TEST_CASE("shard: a gradient that is sent again returns its first result") {
   CHECK(fixture.shard.refuse(bad).verdict == Verdict::kRefused);
   CHECK(fixture.push({2}, bad).verdict == Verdict::kRefused);
   CHECK(fixture.push({2}, {.worker = 9, .sequence = 3}).staleness == 2);
+  CHECK(fixture.push({2}, first).version == 3);  // older: the result of the worker's last
   CHECK(fixture.shard.stats().accepted == 3);
   CHECK(fixture.shard.stats().refused == 1);
 }
@@ -273,15 +280,38 @@ TEST_CASE("shard: a first gradient is applied with any sequence number") {
 }
 
 TEST_CASE("shard: the number of remembered workers is limited") {
-  Fixture fixture(descent(1), {0});
-  for (std::uint64_t worker = 1; worker <= Shard::kMaxWorkers + 1; ++worker) {
-    fixture.push({1}, {.worker = worker, .sequence = 5});
+  for (const bool ascending : {true, false}) {
+    CAPTURE(ascending);
+    Fixture fixture(descent(1), {0});
+    const auto push_as = [&](std::uint64_t nth) {
+      fixture.push({1}, {.worker = ascending ? nth : Shard::kMaxWorkers + 2 - nth, .sequence = 5});
+    };
+    for (std::uint64_t nth = 1; nth <= Shard::kMaxWorkers + 1; ++nth) push_as(nth);
+    const auto version = fixture.shard.version();
+    push_as(2);
+    CHECK(fixture.shard.version() == version);
+    push_as(1);  // it was silent longest, and is forgotten
+    CHECK(fixture.shard.version() == version + 1);
   }
-  const auto version = fixture.shard.version();
-  fixture.push({1}, {.worker = 2, .sequence = 5});
-  CHECK(fixture.shard.version() == version);
-  fixture.push({1}, {.worker = 1, .sequence = 5});  // it was silent longest, and is forgotten
-  CHECK(fixture.shard.version() == version + 1);
+}
+
+TEST_CASE("shard: a restored one knows which of its workers was silent longest") {
+  Fixture fixture(descent(1), {0}), restored(descent(1), {0});
+  for (const std::uint64_t sequence : {1, 2}) {
+    for (std::uint64_t worker = Shard::kMaxWorkers; worker >= 1; --worker) {
+      fixture.push({1}, {.worker = worker, .sequence = sequence});
+    }
+  }
+  std::vector<std::byte> memory(fixture.shard.state_bytes());
+  restored.shard.restore(fixture.shard.image(memory), std::nullopt);
+  const PushedGradient oldest{.worker = Shard::kMaxWorkers, .sequence = 3};
+  const PushedGradient newest{.worker = 1, .sequence = 2};
+  restored.push({1}, oldest);
+  restored.push({1}, {.worker = Shard::kMaxWorkers + 1, .sequence = 1});  // takes the place of the second oldest
+  const auto version = restored.shard.version();
+  restored.push({1}, oldest);
+  restored.push({1}, newest);
+  CHECK(restored.shard.version() == version);
 }
 
 TEST_CASE("shard: its state is sufficient to continue") {

@@ -85,6 +85,7 @@ TEST_CASE("a model in shards: its state moves to another server and continues th
   CHECK(model.state(state) == 1);
   CHECK(state[6] == 3);      // 6 - 0.5 * 6
   CHECK(state[7 + 6] == 6);  // its momentum
+  copy.fetch(copied);
   copy.load(1, state);
   CHECK(kind_of([&] { copy.push(parameters); }) == ErrorKind::kInvalid);  // what it fetched is not there any more
   CHECK(copy.fetch(copied) == 1);
@@ -95,6 +96,21 @@ TEST_CASE("a model in shards: its state moves to another server and continues th
   copy.fetch(copied);
   model.fetch(parameters);
   CHECK(copied == parameters);
+}
+
+TEST_CASE("a model in shards: the result of a gradient is the worst of its shards' results") {
+  Served served;
+  auto model = model_at({served.address}, 4, 2);
+  auto options = descent(StalenessPolicy::kDrop);
+  options.max_staleness = 0;
+  model.open(options, counted(4), true);
+  std::vector<float> parameters(4);
+  model.fetch(parameters);
+  const std::vector<float> gradient(2);
+  served.server.shards().find("model/0")->push({.base_version = 0}, std::as_bytes(std::span(gradient)));
+  const auto result = model.push(parameters);
+  CHECK(result.staleness == 1);
+  CHECK(result.verdict == Verdict::kDropped);
 }
 
 TEST_CASE("a model in shards: a gradient that is not finite is refused by all of them") {

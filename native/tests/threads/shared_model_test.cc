@@ -121,6 +121,13 @@ TEST_CASE("shared model: the mean of two, and of all") {
   check_error(ErrorKind::kInvalid, "neighbor is 1", [&] { shared.model.average(1, 1); });
 }
 
+TEST_CASE("shared model: after a load, the state still names the workers that had joined") {
+  Fixture shared({kPlain, Sharing::kAdPsgd, false, 2, 1});
+  shared.model.join(0);
+  shared.model.load(shared.model.state());
+  CHECK(shared.model.state().joined == std::vector<std::uint8_t>{1, 0});
+}
+
 TEST_CASE("shared model: memory without a model is refused") {
   std::vector<std::byte> memory(1 << 16);
   check_error(ErrorKind::kInvalid, "there is none in this memory", [&] { SharedModel{memory}; });
