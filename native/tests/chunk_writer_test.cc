@@ -60,7 +60,7 @@ std::vector<Columns> five_steps(bool terminated, bool values) {
     const Values known = values ? Values{static_cast<double>(i), 10.0 * i} : Values{};
     const bool end = i == 4;
     writer.append(&i, std::ldexp(1.0f, i), &frame, end && terminated, end && !terminated, known,
-                  end && values ? 50.0 : kNotKnown);
+                  end && values && !terminated ? 50.0 : kNotKnown);
   }
   std::vector<Columns> chunks;
   for (const auto& bytes : writer.take()) chunks.emplace_back(scalar_signature(2), bytes);

@@ -1,5 +1,6 @@
 #include "core/batch_ahead.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "core_fixtures.h"
@@ -66,6 +67,23 @@ TEST_CASE("batch ahead: a buffer that is not released is not touched") {
     ahead.release(*index);
   }
   CHECK(pool.all[*held]->key == keys);
+}
+
+TEST_CASE("batch ahead: a new importance exponent applies to the batches drawn after it") {
+  auto options = seeded();
+  options.priority_exponent = 1;
+  Table table(options);
+  PlainChunk chunk = PlainChunk::of(2, 1);
+  chunk.priority = {1, 4};
+  table.try_insert(chunk.bytes(small_signature()));
+  Pool pool(2);
+  BatchAhead ahead(table, pool.views(), 0);
+  for (std::size_t i = 0; i < 2; ++i) REQUIRE(ahead.next(soon()) == i);
+  CHECK(*std::ranges::min_element(pool.all[0]->weight) == 1);
+  ahead.set_importance_exponent(1);
+  ahead.release(0);
+  REQUIRE(ahead.next(soon()) == 0);
+  CHECK(*std::ranges::min_element(pool.all[0]->weight) == doctest::Approx(0.25));
 }
 
 TEST_CASE("batch ahead: waits for an empty table, can be stopped while waiting, and rethrows errors") {

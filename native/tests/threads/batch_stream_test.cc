@@ -234,3 +234,29 @@ TEST_CASE("a stream continues after its server was restarted") {
     CHECK_FALSE(memories.contains(2));
   }
 }
+
+TEST_CASE("batches from before a restart do not add to the credit after it") {
+  const fixtures::ScratchFolder folder;
+  const auto address = "unix:" + folder.file("socket");
+  auto served = std::make_unique<Served>(small_table(), LoopOptions{}, address);
+  const auto drawn = [&] { return served->table->stats().samples / kBatch; };
+  fill(*served->table);
+  auto stream = stream_of(address, 3, 60'000);
+  REQUIRE(stream.next(in(10'000)));
+  REQUIRE(eventually([&] { return drawn() >= 3; }));
+  served->loop.close();
+  served.reset();
+  served = std::make_unique<Served>(small_table(), LoopOptions{}, address);
+  fill(*served->table);
+  REQUIRE(eventually([&] { return drawn() == 3; }));
+  std::optional<BatchStream::Batch> batch;
+  do {
+    batch = stream.next(in(10'000));
+    REQUIRE(batch);
+  } while (batch->memory == 0);
+  for (std::uint64_t taken = 1; taken <= 10; ++taken) {
+    std::this_thread::sleep_for(milliseconds(2));
+    CHECK(drawn() <= taken + 2);
+    REQUIRE(stream.next(in(10'000)));
+  }
+}
