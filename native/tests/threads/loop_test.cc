@@ -255,6 +255,16 @@ TEST_CASE("requests that arrive together are all answered, even if no more bytes
   CHECK(replies_in(received).size() == 1000);
 }
 
+TEST_CASE("requests are served even if their peer then closes its sending side") {
+  Served served;
+  const auto socket = connect_unix(Address::parse(served.address));
+  Bytes requests;
+  for (std::uint64_t i = 1; i <= 1000; ++i) requests += frame(MessageType::kPut, "episodes", put_payload("x"), i);
+  send_all(socket, requests);
+  REQUIRE(::shutdown(socket.get(), SHUT_WR) == 0);
+  CHECK(eventually([&] { return served.server.mailbox("episodes")->stats().received == 1000; }));
+}
+
 TEST_CASE("many blocked inserts continue in order, each until its deadline") {
   Served served(limited_table());
   constexpr int kActors = 8;

@@ -181,3 +181,13 @@ TEST_CASE("of servers that start on a stale socket file at once, one gets it") {
     REQUIRE(connect_unix(Address::parse("unix:" + path)));
   }
 }
+
+TEST_CASE("a server does not remove the socket file of another one") {
+  const ScratchFolder folder;
+  const auto path = folder.file("socket");
+  auto listener = std::make_unique<UnixListener>(Address::parse("unix:" + path));
+  REQUIRE(std::remove(path.c_str()) == 0);
+  const UnixListener other(Address::parse("unix:" + path));
+  listener.reset();
+  CHECK(connect_unix(other.address()));
+}
