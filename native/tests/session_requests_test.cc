@@ -95,6 +95,8 @@ TEST_CASE("a blob is published in parts, as a whole with the last one") {
   CHECK(part(4, 9, 0, "abcd").header.status == kNothing);
   CHECK(part(5, 9, 4, "efgh").header.status == status_of(ErrorKind::kInvalid));
   CHECK(part(4, 9, 4, "efgh").header.status == status_of(ErrorKind::kInvalid));  // that one has ended
+  CHECK(part(4, 9, 0, "abcd").header.status == kNothing);
+  CHECK(part(4, 8, 4, "efgh").header.status == status_of(ErrorKind::kInvalid));  // of another size
 }
 
 TEST_CASE("parts of a blob that do not go on are forgotten") {
@@ -113,8 +115,9 @@ TEST_CASE("all parts of a fetch are of one version") {
   Server server;
   OpenSession session(server, Limits{.max_part_bytes = 4});
   server.parameters().publish("policy", 1, as_bytes("abcdefghi"));
-  const auto part = [&session](std::uint64_t newer_than, std::uint64_t offset) {
-    return ask(session, frame(MessageType::kFetch, "policy", fetch_payload(newer_than, offset))).at(0);
+  server.parameters().publish("other", 1, as_bytes("abcdefghi"));
+  const auto part = [&session](std::uint64_t newer_than, std::uint64_t offset, std::string_view name = "policy") {
+    return ask(session, frame(MessageType::kFetch, name, fetch_payload(newer_than, offset))).at(0);
   };
   const auto expected = [](std::uint64_t version, std::uint64_t size, std::string_view bytes) {
     auto body = numbers(version, size);
@@ -128,6 +131,22 @@ TEST_CASE("all parts of a fetch are of one version") {
   CHECK(part(0, 4).header.status == status_of(ErrorKind::kInvalid));  // it has come to its end
   CHECK(part(1, 0).body == expected(2, 3, "xyz"));
   CHECK(part(2, 0).header.status == kNothing);
+  for (const auto& next : {std::pair("policy", 4), std::pair("other", 9)}) {  // of another blob, or beyond its end
+    CHECK(part(0, 0, "other").body == expected(1, 9, "abcd"));
+    CHECK(part(0, next.second, next.first).header.status == status_of(ErrorKind::kInvalid));
+  }
+}
+
+TEST_CASE("a dropped blob that was fetched in part is released if the fetch does not go on") {
+  Server server;
+  OpenSession session(server, Limits{.max_part_bytes = 4});
+  server.parameters().publish("policy", 1, Bytes(1'000'000));
+  ask(session, frame(MessageType::kFetch, "policy", fetch_payload(0)));
+  server.drop("policy");
+  session.expire(later(59'999));
+  CHECK(server.budget().used() == 1'000'000);
+  session.expire(later(60'000));
+  CHECK(server.budget().used() == 0);
 }
 
 TEST_CASE("mailboxes keep messages separate, in order, and until they are acknowledged") {

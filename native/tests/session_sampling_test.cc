@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <limits>
 #include <string>
 
 #include "wire/batch_sections.h"
@@ -115,6 +116,11 @@ TEST_CASE("a sample waits to its deadline, and no longer") {
   feed(session, frame(MessageType::kSample, "replay", sample_payload(4, 0.4, -1)));
   CHECK(session.deadline() == never());
   CHECK_FALSE(session.resume(later(1'000'000)));
+  OpenSession patient(server);
+  constexpr auto kLongest = std::numeric_limits<std::int64_t>::max();
+  feed(patient, frame(MessageType::kSample, "replay", sample_payload(4, 0.4, kLongest)));
+  CHECK(patient.blocked());
+  CHECK(patient.deadline() > later(86'400'000));
   server.table("replay")->try_insert(chunk_of(8));
   CHECK(session.resume(later(1'000'000)));
   replies = replies_in(take_output(session));
@@ -221,6 +227,7 @@ TEST_CASE("a held request is answered with an error when its table closes") {
   fill_until_blocked(session);
   server.close();
   CHECK(session.resume(later(0)));
+  CHECK_FALSE(server.meters().at(0)->blocked.load());
   const auto replies = replies_in(take_output(session));
   REQUIRE(replies.size() == 1);
   CHECK(replies[0].header.status == status_of(ErrorKind::kClosed));

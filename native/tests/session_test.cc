@@ -129,6 +129,7 @@ TEST_CASE("mistakes inside a frame are answered, and the connection stays usable
       {frame(MessageType::kSignature, ""), ErrorKind::kRefused, "name"},
       {frame(MessageType::kStats, "replay"), ErrorKind::kRefused, "name"},
       {frame(MessageType::kSignature, "a\nb"), ErrorKind::kRefused, "printable"},
+      {frame(MessageType::kSignature, "a\x7f"), ErrorKind::kRefused, "printable"},
       {frame(MessageType::kSignature, std::string(257, 'x')), ErrorKind::kRefused, "257"},
       {name_beyond_body, ErrorKind::kMalformed, "name"},
       {no_name_length, ErrorKind::kMalformed, "name length"},

@@ -259,6 +259,15 @@ TEST_CASE("a peer that sends a frame byte by byte is closed, but not one that se
   CHECK(seconds > 180);
   CHECK(replies_in(take_output(slow)).at(0).header.status == kOk);
 
+  OpenSession another(server);  // a frame has the full time, even if it begins with the end of a slow one
+  const auto request = frame(MessageType::kStats, "");
+  feed(another, std::span(request).first(10), later(0));
+  Bytes rest(request.begin() + 10, request.end());
+  rest += std::span(request).first(10);
+  feed(another, rest, later(59'000));
+  another.expire(later(118'999));
+  CHECK_FALSE(another.closing());
+
   OpenSession fast(server);  // what came fast at first is no credit for later
   feed(fast, std::span(put).first(10'000'000), later(0));
   fast.expire(later(59'999));
@@ -269,13 +278,21 @@ TEST_CASE("a peer that sends a frame byte by byte is closed, but not one that se
 
 TEST_CASE("time in which no session was served does not count") {
   Server server;
-  OpenSession session(server);
-  feed(session, std::span<const std::byte>(frame(MessageType::kStats, "")).first(10), later(0));
-  session.excuse(std::chrono::seconds(100));
-  session.expire(later(159'999));
-  CHECK_FALSE(session.closing());
-  session.expire(later(160'000));
-  CHECK(session.closing());
+  server.parameters().publish("policy", 1, Bytes(1000));
+  OpenSession within_a_frame(server), unproven(server, with_token()), silent(server), deaf(server);
+  feed(within_a_frame, std::span<const std::byte>(frame(MessageType::kStats, "")).first(10), later(0));
+  feed(deaf, frame(MessageType::kFetch, "policy", fetch_payload(0)), later(0));
+  const auto check = [](OpenSession& session, std::int64_t wait) {
+    session.excuse(std::chrono::seconds(100));
+    session.expire(later(100'000 + wait - 1));
+    CHECK_FALSE(session.closing());
+    session.expire(later(100'000 + wait));
+    CHECK(session.closing());
+  };
+  check(within_a_frame, 60'000);
+  check(unproven, 10'000);
+  check(silent, 10'000);
+  check(deaf, 60'000);
 }
 
 TEST_CASE("a peer that connects and sends no request is closed after proof_wait") {
@@ -289,6 +306,11 @@ TEST_CASE("a peer that connects and sends no request is closed after proof_wait"
   ask(asking, hello());
   asking.expire(later(10'000));
   CHECK_FALSE(asking.closing());
+  OpenSession idle(server, Limits{.idle_wait = std::chrono::seconds(3)});  // which is less
+  idle.expire(later(2'999));
+  CHECK_FALSE(idle.closing());
+  idle.expire(later(3'000));
+  CHECK(idle.closing());
 }
 
 TEST_CASE("a peer that does not read its replies is closed") {
