@@ -36,7 +36,7 @@ class LearningTotals(GradientTotals):
     seconds: dict[str, float]
     """By phase, LEARNER_PHASES."""
     samples: int
-    """Transitions sampled from its own table; `inserts` are those inserted. Without a table of its own, 0."""
+    """Transitions sampled from the worker's own table, and `inserts` those inserted into it; 0 without one."""
     inserts: int
 
 
