@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -104,6 +105,24 @@ def test_an_episode_that_leads_elsewhere_is_not_gone_on_with(own_module):
     assert (left.frames.shape, left.action.shape) == ((1, 8), (0,))
     assert went_on.action.tolist() == state["actions"][1]
     assert [after - before for after, before in zip(again.state()["episode"], state["episode"], strict=True)] == [1, 0]
+
+
+def test_an_episode_whose_actions_are_illegal_when_repeated_is_not_gone_on_with(own_module):
+    name = own_module("""
+        from headrace.environments.toy import Corridor
+        class Moody(Corridor):
+            illegal = False
+            def step(self, action):
+                if self.illegal:
+                    raise ValueError("illegal today")
+                return super().step(action)
+    """)
+    first = make_batch(f"{name}:Moody", 1, seed=0)
+    first.start()
+    first.step(np.array([0]))
+    sys.modules[name].Moody.illegal = True
+    (left,) = make_batch(f"{name}:Moody", 1, seed=0).restore(first.state())
+    assert (len(left.frames), len(left.action)) == (1, 0)
 
 
 @pytest.mark.parametrize(

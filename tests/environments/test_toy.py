@@ -124,3 +124,12 @@ def test_hanging_never_returns_from_step_seven(monkeypatch):
     assert waits == []
     environment.step(0)
     assert waits == [None]
+
+
+def test_the_maze_takes_actions_as_its_space_samples_them():
+    maze = toy.Maze()
+    _, info = maze.reset(seed=0)
+    for _ in range(10):
+        _, _, terminated, truncated, info = maze.step(maze.action_space.sample(info["action_mask"]))
+        if terminated or truncated:
+            _, info = maze.reset()

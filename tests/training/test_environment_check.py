@@ -13,7 +13,7 @@ from headrace.training.environment_check import Finding, check_environment
 
 TOY = "headrace.environments.toy"
 OWN = '''
-import gymnasium, os
+import atexit, gymnasium, os, sys
 import numpy as np
 from gymnasium import spaces
 
@@ -148,6 +148,13 @@ class Graph(Walk):
     def observe(self):
         return self.observation_space.sample()
 
+class Talkative(Walk):
+    """It prints when its process ends."""
+    def __init__(self):
+        super().__init__()
+        if sys.argv[0] == "-c":
+            atexit.register(print, "goodbye")
+
 class Once(Walk):
     """Another process, in which the variable is set, can't create it."""
     def __init__(self):
@@ -249,6 +256,7 @@ def test_algorithms_that_refuse_the_observations_are_not_listed(own: None, one_p
 def test_only_legal_actions_are_taken(own: None, one_process: None, name: str) -> None:
     found = check(f"own_walks:{name}")
     assert [found[name].level for name in ("observations", "determinism", "spaces", "batch")] == ["ok"] * 4
+    assert found["gymnasium"].level != "error"  # check_env() takes illegal actions too
 
 
 def test_a_suite_that_steps_other_environments_together_is_an_error(
@@ -260,6 +268,10 @@ def test_a_suite_that_steps_other_environments_together_is_an_error(
     finding = check("own_walks:Walk")["batch"]
     assert finding.level == "error"
     assert finding.text.startswith("8 environments stepped together have other spaces: EnvironmentSpec(")
+
+
+def test_another_process_may_print(own: None) -> None:
+    assert check("own_walks:Talkative")["process"].level == "ok"
 
 
 def test_another_process_that_cannot_create_it_is_an_error(own: None, monkeypatch: pytest.MonkeyPatch) -> None:

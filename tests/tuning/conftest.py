@@ -26,6 +26,7 @@ OpenStudy = Callable[..., Study]
 
 ENVIRONMENTS = """
 import os
+import signal
 import time
 from pathlib import Path
 from headrace.environments.toy import Corridor
@@ -39,6 +40,9 @@ def unlucky():
 
 def deadly():
     os._exit(1)
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
 
 class Slow(Corridor):  # after one evaluation there is time to end the run
     steps = 0

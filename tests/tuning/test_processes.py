@@ -81,6 +81,13 @@ def test_a_trial_that_dies_before_it_reads_its_settings_is_recorded(
     assert (trial.state, trial.note) == ("failed", "its process ended with status 1")
 
 
+def test_a_trial_that_is_killed_is_recorded_as_such(config: RunConfig, tmp_path: Path, environments: str) -> None:
+    """The last line of its log is what its environment printed last."""
+    killed = dataclasses.replace(config, environment=f"{environments}:killed")
+    [trial] = tune(killed, RATES, trials=1, parallel=1, path=tmp_path / "study", quiet=True).trials
+    assert (trial.state, trial.note) == ("failed", "its process was ended by SIGKILL")
+
+
 def test_a_trial_with_low_scores_is_pruned(
     config: RunConfig, tmp_path: Path, environments: str, open_study: Any, add_good_trials: Any
 ) -> None:

@@ -17,6 +17,7 @@ from headrace.tuning.space import Space, apply, read_spaces
         ("learning-rate", "log:1e-4:1e-2", Space("learning-rate", "log:1e-4:1e-2", "log", 1e-4, 1e-2)),
         ("learning_rate", "uniform:0.1:1", Space("learning-rate", "uniform:0.1:1", "uniform", 0.1, 1.0)),
         ("batch-size", "int:1:1k", Space("batch-size", "int:1:1k", "int", 1, 1_000)),
+        ("hang-seconds", "uniform:30s:2m", Space("hang-seconds", "uniform:30s:2m", "uniform", 30.0, 120.0)),
         ("batch-size", "choice:32, 64", Space("batch-size", "choice:32, 64", "choice", choices=("32", "64"))),
     ],
 )
@@ -30,6 +31,7 @@ def test_a_space_is_read(config: RunConfig, name: str, text: str, space: Space) 
         ("learning-rat", "log:1:2", "tune is learning-rat; .*did you mean learning-rate?"),
         ("actors", "int:1:2", "tune is actors; .* topology serial"),
         ("seed", "int:1:2", "tune is seed"),
+        ("final-evaluation-episodes", "choice:0,2", "tune is final-evaluation-episodes"),
         ("epsilon-exponent", "uniform:0:7", "epsilon_exponent is given, and topology is serial"),
         ("steps", "int:1:2", "tune is steps"),
         ("topology", "choice:apex,serial", "tune is topology"),
@@ -99,6 +101,7 @@ def test_at_least_one_setting_is_required_and_none_twice(config: RunConfig) -> N
         ("envs-per-actor", 4, "topology", 4),
         ("evaluation-episodes", "5", "", 5),
         ("device", "cpu", "", "cpu"),
+        ("checkpoint-period-seconds", "5m", "", 300.0),
     ],
 )
 def test_a_value_is_set_where_its_flag_sets_it(config: RunConfig, name: str, value: Any, where: str, read: Any) -> None:

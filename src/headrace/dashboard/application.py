@@ -126,7 +126,8 @@ class _Guard:
         if self._token is None:
             named = _LOOPBACK.fullmatch(request.headers.get("host", ""))
             return None if named else _refusal(403)
-        if request.url.path in _OPEN:
+        path = request.scope["path"]  # which is routed; request.url also depends on the Host header
+        if path in _OPEN:
             return None
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
@@ -135,7 +136,7 @@ class _Guard:
         if hmac.compare_digest(cookie.encode(), self._cookie.encode()):
             return None
         refused = 403 if cookie else 401
-        return _asset("login.html", "text/html", refused) if request.url.path == "/" else _refusal(refused)
+        return _asset("login.html", "text/html", refused) if path == "/" else _refusal(refused)
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(errors="replace"), self._token or b"")

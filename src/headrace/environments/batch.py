@@ -12,7 +12,7 @@ from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
 from headrace.environments.records import FLOAT32_MAX, finite_float32
 from headrace.environments.spaces import close, read_spaces
-from headrace.errors import ClosedError, EnvironmentFault
+from headrace.errors import ClosedError, EnvironmentFault, HeadraceError
 from headrace.types import Array, EnvironmentStep
 
 __all__ = ["SingleEnvironments"]
@@ -155,7 +155,12 @@ class SingleEnvironments(EnvironmentBatch):
         reward = np.empty(len(actions), np.float32)
         self._reset(index, frames, 0)
         for t in range(len(actions)):
-            reward[t], terminated, truncated = self._advance(index, kept[t], own[t], frames, t + 1)
+            try:
+                reward[t], terminated, truncated = self._advance(index, kept[t], own[t], frames, t + 1)
+            except HeadraceError:
+                raise
+            except Exception:  # such as of an action that is illegal in another state than then
+                terminated = truncated = True
             if terminated or truncated:
                 self._episode[index] += 1
                 return self._repeat(index, [])

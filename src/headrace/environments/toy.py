@@ -200,7 +200,7 @@ class Maze(gymnasium.Env[Any, np.int64]):
             raise ValueError(f"action {action} leads into a wall")
         self._steps += 1
         self._last = int(action)
-        self._cell[action % 2 == 0] += 1 if action in (6, 7) else -1
+        self._cell[int(action % 2 == 0)] += 1 if action in (6, 7) else -1
         arrived = self._cell == self._goal
         reward = 1.0 if arrived else -0.1
         return self._observe(), reward, arrived, self._steps >= 50, {"action_mask": self._mask()}

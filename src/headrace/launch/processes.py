@@ -18,7 +18,7 @@ from headrace.launch.watcher import ROLE_MARK, Family, memory_kills
 from headrace.roles.base import HANG_STATUS, Role
 from headrace.servers import Endpoint
 
-__all__ = ["FAULT_STATUSES", "SINGLE_THREAD", "ProcessLauncher", "child_environment"]
+__all__ = ["FAULT_STATUSES", "SINGLE_THREAD", "ProcessLauncher", "child_environment", "signal_name"]
 
 FAULT_STATUSES = {kind: 80 + number for number, kind in enumerate(FAULTS)}
 """Exit statuses of roles that a restart would not help, by the error's class."""
@@ -114,7 +114,7 @@ class ProcessLauncher:
 
     def _exit(self, running: _Running) -> Exit:
         status = running.process.returncode
-        reason = f"exit {status}" if status >= 0 else f"killed by {_signal_name(-status)}"
+        reason = f"exit {status}" if status >= 0 else f"killed by {signal_name(-status)}"
         if status == -signal.SIGKILL:  # not from kill() or stop(), which report no exit
             before, now = running.memory_kills, memory_kills()
             certain = before is not None and now is not None and now > before
@@ -131,7 +131,8 @@ class ProcessLauncher:
             raise StorageError(f"can't write {log}: {error.strerror}") from error
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """The name of a signal, such as SIGKILL."""
     try:
         return signal.Signals(number).name
     except ValueError:  # most real-time signals have no name

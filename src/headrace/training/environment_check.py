@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import gymnasium
@@ -36,11 +37,12 @@ _REPEATED_STEPS = 200
 _LARGE_REWARD = 100.0
 _SLOW_SECONDS = 0.01
 _SEED = 0
-_CHILD = """
+_ANSWER = "headrace answer: "
+_CHILD = f"""
 import sys
 from headrace.environments import describe
 from headrace.fields import write_json
-print("\\n" + write_json(describe(sys.argv[1])))
+print("\\n{_ANSWER}" + write_json(describe(sys.argv[1])))
 """
 
 
@@ -96,6 +98,7 @@ def _check_api(environment_id: str) -> Iterator[Finding]:
     """What Gymnasium's own check says of the environment without its wrappers."""
     environment = make(environment_id)
     problem: Exception | None = None
+    masked = False
     try:
         with warnings.catch_warnings(record=True) as caught, calling("gymnasium's check_env()"):
             warnings.simplefilter("always")
@@ -105,12 +108,17 @@ def _check_api(environment_id: str) -> Iterator[Finding]:
                 raise
             except Exception as error:  # assertions among others
                 problem = error
+                with suppress(Exception):
+                    masked = _mask(*environment.reset(seed=_SEED))[0] is not None
     finally:
         close(environment, environment_id)
     texts = [" ".join(re.sub(r"\x1b\[\d+m", "", str(each.message)).removeprefix("WARN: ").split()) for each in caught]
     for text in dict.fromkeys(texts):
         yield Finding("warning", "gymnasium", text)
-    if problem is not None:
+    if masked and problem is not None:
+        text = "check_env() takes no account of action masks, and ended with"
+        yield Finding("warning", "gymnasium", f"{text} {error_line(problem)}")
+    elif problem is not None:
         yield Finding("error", "gymnasium", error_line(problem))
     elif not texts:
         yield Finding("ok", "gymnasium", "check_env() has no complaints")
@@ -192,10 +200,7 @@ def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -
 
 def _sample(environment: gymnasium.Env[Any, Any], observation: Any, info: Any) -> Any:
     """A random action; a legal one if the environment has action masks, whose place is that of `Packer`."""
-    space = environment.action_space
-    own = isinstance(observation, Mapping) and MASK in observation
-    given = observation if own else info
-    mask = given.get(MASK) if isinstance(given, Mapping) else None
+    space, (mask, own) = environment.action_space, _mask(observation, info)
     if mask is None or isinstance(space, gymnasium.spaces.Box):
         return space.sample()
     if isinstance(space, gymnasium.spaces.Discrete):
@@ -205,6 +210,13 @@ def _sample(environment: gymnasium.Env[Any, Any], observation: Any, info: Any) -
     legal = np.split(flat, np.cumsum(actions.branches)[:-1])
     chosen = [space.np_random.choice(np.flatnonzero(each)) for each in legal]
     return actions.to_environment(np.array([chosen]))[0]
+
+
+def _mask(observation: Any, info: Any) -> tuple[Any, bool]:
+    """The environment's action mask or None, and whether it is part of the observation."""
+    own = isinstance(observation, Mapping) and MASK in observation
+    given = observation if own else info
+    return given.get(MASK) if isinstance(given, Mapping) else None, own
 
 
 def _outside(space: gymnasium.Space[Any], observation: Any) -> tuple[str, bool]:
@@ -333,7 +345,8 @@ def _check_process(environment_id: str) -> Iterator[Finding]:
         last = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
         yield Finding("error", "process", f"another process can't create it: {last}")
         return
-    found = read_json(EnvironmentSpec, done.stdout.strip().splitlines()[-1], "the other process's answer")
+    answer = done.stdout.rpartition(f"\n{_ANSWER}")[2].partition("\n")[0]  # other lines are of the environment
+    found = read_json(EnvironmentSpec, answer, "the other process's answer")
     if write_json(found) != write_json(describe(environment_id)):
         yield Finding("error", "process", "its spaces differ in another process")
     else:

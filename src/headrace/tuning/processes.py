@@ -13,7 +13,7 @@ from typing import Any
 from headrace.errors import StorageError
 from headrace.fields import read_fields, write_json
 from headrace.launch.guard import Guard
-from headrace.launch.processes import child_environment
+from headrace.launch.processes import child_environment, signal_name
 from headrace.signals import held_back
 from headrace.tuning.study import Study
 from headrace.tuning.trial import Outcome, TrialStart
@@ -100,6 +100,8 @@ class _Process:
         self._process.kill()
 
     def _last_line(self, status: int) -> str:
+        if status < 0:  # the last line is what the environment printed last
+            return f"its process was ended by {signal_name(-status)}"
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else f"its process ended with status {status}"
 

@@ -10,7 +10,7 @@ from headrace.errors import ConfigError, require
 from headrace.fields import errors_of, fits, require_fit, required_of
 from headrace.settings import RunConfig
 from headrace.training.assembly import given_device
-from headrace.values import parse_count, parse_number
+from headrace.values import parse_count, parse_duration, parse_number
 
 __all__ = ["KINDS", "Space", "apply", "read_spaces"]
 
@@ -18,8 +18,11 @@ KINDS = "log:LOW:HIGH, uniform:LOW:HIGH, int:LOW:HIGH or choice:A,B,..."
 """How the values of a setting are written."""
 _PARTS = ("algorithm", "topology")
 """Fields of a run's configuration whose own fields are settings too."""
-_FIXED = {*_PARTS, "environment", "steps", "time_limit_seconds", "until_score", "seed", "server", "launcher"}
-"""Fields that all trials share, or that each trial has for itself (seed)."""
+_FIXED = {
+    *(*_PARTS, "environment", "steps", "time_limit_seconds", "until_score", "seed", "server", "launcher"),
+    "final_evaluation_episodes",
+}
+"""Fields that all trials share, or that each trial has for itself (seed). A final evaluation is a trial's score."""
 _INSIDE = 0.382
 """A place between both ends of a range; a value there is checked too, because only the ends may be whole numbers."""
 
@@ -103,7 +106,8 @@ def _read(name: str, text: str) -> Space:
     require(field, text, kind in ("log", "uniform", "int"), KINDS)
     ends = rest.split(":")
     try:
-        low, high = map(parse_count if kind == "int" else _float, ends)
+        parse = parse_duration if name.endswith("-seconds") else parse_count if kind == "int" else _float
+        low, high = map(parse, ends)
     except ValueError:
         numbers = "whole numbers" if kind == "int" else "numbers"
         raise ConfigError(f"{field} is {text}; it must be {kind}:LOW:HIGH with two {numbers}") from None
@@ -131,6 +135,9 @@ def _part_of(config: RunConfig, name: str) -> str:
 
 
 def _read_choice(field: str, text: str, hint: Any) -> Any:
+    if field.endswith("_seconds"):
+        with suppress(ValueError):
+            return parse_duration(text)
     for value in _readings(text):
         if fits(hint, value):
             return value
