@@ -26,7 +26,7 @@ def test_attention_learns_to_balance(tmp_path: Path) -> None:
     """After 5,000 steps it scored 92 of 500; random play gives 22."""
     command = [sys.executable, str(ROOT / "examples/attention.py"), "--steps", "5000"]
     output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
-    found = re.search(r"^mean return ([\d.]+) of 500: runs/", output, re.MULTILINE)
+    found = re.search(r"^mean return ([\d.]+) of 500: .*/runs/", output, re.MULTILINE)
     assert found, output
     assert float(found[1]) > 45
 
