@@ -19,8 +19,15 @@ KINDS = "log:LOW:HIGH, uniform:LOW:HIGH, int:LOW:HIGH or choice:A,B,..."
 _PARTS = ("algorithm", "topology")
 """Fields of a run's configuration whose own fields are settings too."""
 _FIXED = {
-    *(*_PARTS, "environment", "steps", "time_limit_seconds", "until_score", "seed", "server", "launcher"),
+    *_PARTS,
+    "environment",
+    "steps",
+    "time_limit_seconds",
+    "until_score",
     "final_evaluation_episodes",
+    "seed",
+    "server",
+    "launcher",
 }
 """Fields that all trials share, or that each trial has for itself (seed). A final evaluation is a trial's score."""
 _INSIDE = 0.382
