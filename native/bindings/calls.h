@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -25,6 +26,9 @@ void bind_errors(nb::module_& module);
 
 inline Deadline deadline_after(std::optional<double> timeout_seconds) {
   constexpr double kForever = 1e9;  // seconds; 32 years
+  if (timeout_seconds && std::isnan(*timeout_seconds)) {
+    throw Error(ErrorKind::kInvalid, "timeout_seconds is nan; it must be a number");
+  }
   if (!timeout_seconds || *timeout_seconds >= kForever) return never();
   const auto wait = std::chrono::duration<double>(std::max(*timeout_seconds, 0.0));
   return std::chrono::steady_clock::now() + std::chrono::duration_cast<Deadline::duration>(wait);

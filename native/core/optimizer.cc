@@ -114,7 +114,8 @@ void OptimizerOptions::check() const {
   const auto positive = [](double value) { return std::isfinite(value) && value > 0; };
   require(positive(learning_rate), "learning_rate", learning_rate, "above 0");
   require(fraction(decay), "decay", decay, "in [0, 1)");
-  require(positive(epsilon), "epsilon", epsilon, "above 0");
+  const bool normal = positive(epsilon) && static_cast<float>(epsilon) >= std::numeric_limits<float>::min();
+  require(normal, "epsilon", epsilon, "at least 1.2e-38, the smallest normal number");
   require(fraction(beta1), "beta1", beta1, "in [0, 1)");
   require(fraction(beta2), "beta2", beta2, "in [0, 1)");
 }

@@ -82,6 +82,21 @@ struct Client::Impl {
       return connection.receive_body(connection.request(type, name, payload, trailing));
     });
   }
+  // `parts(connection, offset)` transfers a blob from `offset`, and advances it. Once more from the beginning where the
+  // server has dropped the parts before a later one, as it does after a while.
+  template <typename Parts>
+  auto transfer(Parts parts) REQUIRES(turns) {
+    return exchange([&](ClientConnection& connection) {
+      std::uint64_t offset = 0;
+      try {
+        return parts(connection, offset);
+      } catch (const Error& error) {
+        if (offset == 0 || error.kind() != ErrorKind::kInvalid) throw;
+      }
+      offset = 0;
+      return parts(connection, offset);
+    });
+  }
   Signature signature_of(const std::string& table) REQUIRES(turns) {
     return Signature::decode(as_text(ask(MessageType::kSignature, table, {})));
   }
@@ -272,8 +287,8 @@ void Client::settle() {
 
 std::uint64_t Client::publish(const std::string& name, std::uint64_t version, std::span<const std::byte> blob) {
   const Turn turn(*impl_);
-  return impl_->exchange([&](ClientConnection& connection) -> std::uint64_t {
-    for (std::uint64_t offset = 0;;) {
+  return impl_->transfer([&](ClientConnection& connection, std::uint64_t& offset) -> std::uint64_t {
+    for (;;) {
       const std::array<std::uint64_t, 3> head = {version, blob.size(), offset};
       const auto part = blob.subspan(offset).first(std::min(blob.size() - offset, impl_->most_part_bytes));
       const auto reply = connection.request(MessageType::kPublish, name, bytes_of(head), std::span(&part, 1));
@@ -287,10 +302,9 @@ std::uint64_t Client::publish(const std::string& name, std::uint64_t version, st
 std::optional<std::uint64_t> Client::fetch(const std::string& name, std::uint64_t newer_than,
                                            const Allocate& allocate) {
   const Turn turn(*impl_);
-  return impl_->exchange([&](ClientConnection& connection) -> std::optional<std::uint64_t> {
+  const auto parts = [&](ClientConnection& connection, std::uint64_t& received) -> std::optional<std::uint64_t> {
     std::uint64_t version = 0;
     std::span<std::byte> blob;
-    std::uint64_t received = 0;
     do {
       const auto reply = connection.request(MessageType::kFetch, name, bytes_of(std::array{newer_than, received}));
       if (reply.status == kNothing && received == 0) return std::nullopt;
@@ -317,7 +331,8 @@ std::optional<std::uint64_t> Client::fetch(const std::string& name, std::uint64_
       received += count;
     } while (received < blob.size());
     return version;
-  });
+  };
+  return impl_->transfer(parts);
 }
 
 std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> Client::fetch(const std::string& name,

@@ -143,7 +143,10 @@ Reactor& Loop::place_of(const Session& session, Reactor& current) {
 
 SessionOptions Loop::session_options(std::string peer, bool is_unix) const {
   SessionOptions options{.limits = options_.limits, .peer = std::move(peer), .yields = true};
-  if (is_unix) options.make_region = make_shared_region;
+  if (is_unix) {
+    options.make_region = make_shared_region;
+    options.limits.peer_end_is_seen = true;
+  }
   if (options_.token) {
     options.token = &*options_.token;
     options.token_required = !is_unix;

@@ -144,6 +144,7 @@ TEST_CASE("optimizer: options as text") {
   check_error(ErrorKind::kCorrupt, "beta2", [&] { OptimizerOptions::decode(text + ";x"); });
   check_error(ErrorKind::kInvalid, "kind is \"lion\"", [] { OptimizerOptions::decode("kind=lion"); });
   check_error(ErrorKind::kInvalid, "learning_rate is -1", [] { OptimizerOptions{.learning_rate = -1}.check(); });
+  check_error(ErrorKind::kInvalid, "epsilon is 1e-40", [] { OptimizerOptions{.epsilon = 1e-40}.check(); });
   check_error(ErrorKind::kInvalid, "learning_rate is -1e-09", [] { OptimizerOptions{.learning_rate = -1e-9}.check(); });
 }
 

@@ -71,6 +71,27 @@ TEST_CASE("an idle connection keeps no memory, and takes it again") {
   CHECK(ask(session, frame(MessageType::kSample, "replay", sample_payload(8, 0.4, 0))).at(0).header.status == kOk);
 }
 
+TEST_CASE("parts of a blob are kept for frame_wait, and while the next one arrives") {
+  Server server;
+  const std::string blob(100, 'b');
+  const auto part = [&](std::size_t offset) {
+    Bytes payload = numbers(std::uint64_t{1}, std::uint64_t{blob.size()}, std::uint64_t{offset});
+    payload += as_bytes(blob.substr(offset, 50));
+    return frame(MessageType::kPublish, "policy", payload);
+  };
+  for (const bool arriving : {true, false}) {
+    CAPTURE(arriving);
+    OpenSession session(server, Limits{.frame_wait = std::chrono::seconds(60)});
+    CHECK(ask(session, part(0)).at(0).header.status == kNothing);
+    const auto rest = part(50);
+    const std::size_t before = arriving ? 30 : 0;
+    if (arriving) feed(session, std::span(rest).first(before), later(30'000));
+    session.expire(later(61'000));
+    feed(session, std::span(rest).subspan(before), later(61'000));
+    CHECK((replies_in(take_output(session)).at(0).header.status == kOk) == arriving);
+  }
+}
+
 TEST_CASE("a connection in the middle of a frame, or of a held request, keeps its bytes") {
   Server server;
   server.add_table("replay", limited_table());

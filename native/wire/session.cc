@@ -115,27 +115,29 @@ void Session::expire(Time now) {
   } else if (wants_input() && !input_.bytes().empty() && now >= input_deadline_) {
     give_up({}, ErrorKind::kSystem,
             last_words("frame: too little of it arrived within " + seconds(limits_.frame_wait)));
-  } else if (!pending_ && output_.bytes() == 0 && now - request_since_ >= idle_wait()) {
+  } else if (!pending_ && output_.bytes() == 0 && idle_too_long()) {
     closing_ = true;
   }
   release_memory();
 }
 
-// What an idle peer would keep from others. A blob that is on its way in parts has as long as a frame.
+// What an idle peer would keep from others. A blob that is on its way in parts has as long as a frame, and the time in
+// which its next part arrives.
 void Session::release_memory() {
   const auto idle = now_ - request_since_;
   if (pending_ || output_.bytes() > 0 || idle < limits_.memory_wait) return;
   input_.release();
   block_.reset();
-  if (idle < limits_.frame_wait) return;
+  if (idle < limits_.frame_wait || !input_.bytes().empty()) return;
   publication_.reset();
   fetched_.reset();
 }
 
 // A peer that connects and then requests nothing takes a place from others.
-std::chrono::seconds Session::idle_wait() const {
+bool Session::idle_too_long() const {
   const bool asks = meter_->requests.load() > 0 || !input_.bytes().empty();
-  return asks ? limits_.idle_wait : std::min(limits_.idle_wait, limits_.proof_wait);
+  if (asks && limits_.peer_end_is_seen) return false;
+  return now_ - request_since_ >= (asks ? limits_.idle_wait : std::min(limits_.idle_wait, limits_.proof_wait));
 }
 
 void Session::excuse(Time::duration lost) {

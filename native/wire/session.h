@@ -151,7 +151,7 @@ class Session {
   bool decode_front(std::span<const std::byte, kFrameHeaderBytes> bytes);
   void make_room();
   std::size_t front_frame_bytes() const;
-  std::chrono::seconds idle_wait() const;
+  bool idle_too_long() const;
   void release_memory();
   void finish_front();
   bool yields_before(const FrameHeader& header);

@@ -17,6 +17,24 @@
 using namespace headrace;
 using namespace headrace::testing;
 
+TEST_CASE("a fetch begins again where the server has dropped the blob's first parts") {
+  Served served(small_table(), {.limits = {.max_part_bytes = 1000,
+                                           .frame_wait = std::chrono::seconds(1),
+                                           .memory_wait = std::chrono::seconds(1)}});
+  served.server.parameters().publish("policy", 1, Bytes(2500));
+  Client client(to(served.address));
+  Bytes blob;
+  int begun = 0;
+  const auto version = client.fetch("policy", 0, [&](std::size_t size) {
+    if (++begun == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3500));  // as if it had been stopped
+    blob.resize(size);
+    return blob.data();
+  });
+  CHECK(version == 1);
+  CHECK(blob.size() == 2500);
+  CHECK(begun == 2);
+}
+
 TEST_CASE("every request does the same over a socket as directly") {
   for (const std::string where : {"unix:@", "tcp://127.0.0.1:0"}) {
     CAPTURE(where);

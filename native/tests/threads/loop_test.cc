@@ -331,6 +331,20 @@ TEST_CASE("a peer that asks for nothing is closed after idle_wait") {
   CHECK(received_to_the_end(idle).empty());
 }
 
+TEST_CASE("a client is closed when it was idle for idle_wait, but not where its end would be seen") {
+  const LoopOptions impatient{.limits = {.idle_wait = std::chrono::seconds(1)}};
+  Served remote(small_table(), impatient, "tcp://127.0.0.1:0");
+  Served local(small_table(), impatient);
+  Client far(to(remote.address));
+  Client near(to(local.address));
+  far.stats();
+  near.stats();
+  CHECK(eventually([&] { return remote.loop.connections() == 0; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // sessions are looked at once a second
+  CHECK(local.loop.connections() == 1);
+  CHECK_NOTHROW(near.stats());
+}
+
 TEST_CASE("above max_connections a peer gets an error, and freed connections can be used again") {
   Served served(small_table(), {.max_connections = 2});
   const auto first = connect_unix(Address::parse(served.address));
