@@ -5,7 +5,7 @@ import dataclasses
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,7 @@ from headrace.roles.handles import POLICY, REPLAY, PolicyHandle
 from headrace.roles.messages import REPORTS
 from headrace.roles.remote_actor import ActorRole
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings
-from headrace.roles.separate_role import RunNotice, SeparateRole
+from headrace.roles.separate_role import RunNotice, SeparateRole, slot_name
 from headrace.servers import Endpoint, RoleServer, connect_role
 from headrace.types import ActingKind, EnvironmentSpec
 
@@ -42,7 +42,13 @@ def notice_of(*roles: ActingRole, environment: str = CARTPOLE) -> RunNotice:
     """A notice with these roles, which are all actors or all workers."""
     policy = roles[0].policy if isinstance(roles[0], ActorRole) else None
     kind: ActingKind = "worker" if policy is None else "actor"
-    return RunNotice(environment, 60.0, "first", kind, tuple(role.to_record() for role in roles), policy)
+    return RunNotice(environment, 60.0, "first", kind, len(roles), policy)
+
+
+def publish_run(server: Server, roles: Sequence[ActingRole], environment: str) -> None:
+    for number, role in enumerate(roles):
+        server.publish(f"run/{slot_name(number)}", json.dumps(role.to_record()).encode())
+    server.publish("run/" + RUN, notice_of(*roles, environment=environment).to_json().encode())
 
 
 NOTICE = notice_of(*(ActorRole(index, SETTINGS, POLICY, REPLAY) for index in range(2)))
@@ -243,11 +249,11 @@ def test_workers_are_supervised_without_a_relay(apart: Apart, relays: list[Relay
         (WORKERS, "actor", r"^run run has workers, not actors: headrace worker starts them$"),
         (NOTICE, "worker", r"^run run has actors, not workers: headrace actor starts them$"),
         (
-            dataclasses.replace(WORKERS, slots=()),
+            dataclasses.replace(WORKERS, slots=0),
             "worker",
             r"^the run's learner starts its own workers; headrace learner",
         ),
-        (dataclasses.replace(NOTICE, slots=()), "actor", r"^the run's learner starts its own actors; headrace learner"),
+        (dataclasses.replace(NOTICE, slots=0), "actor", r"^the run's learner starts its own actors; headrace learner"),
     ],
 )
 def test_a_run_without_slots_of_the_kind_is_refused(
@@ -367,9 +373,7 @@ def test_a_policy_is_fetched_once_for_all_processes(tmp_path: Path) -> None:
     settings = [
         ActorSettings(corridor, 3, index, (0.5,), DQN(), 50, spec, values=True, pull_period=10) for index in range(3)
     ]
-    notice = notice_of(
-        *(ActorRole(index, each, POLICY, REPLAY) for index, each in enumerate(settings)), environment=corridor
-    )
+    roles = [ActorRole(index, each, POLICY, REPLAY) for index, each in enumerate(settings)]
     with contextlib.closing(Server()) as server:
         endpoint = Endpoint(server.listen("unix:@"), "run")
         server.add_table("run/" + REPLAY.name, table_signature(spec))
@@ -379,7 +383,7 @@ def test_a_policy_is_fetched_once_for_all_processes(tmp_path: Path) -> None:
             server.publish("run/" + POLICY.news, Stamp.now().to_json().encode(), version)
 
         publish(1)
-        server.publish("run/" + RUN, notice.to_json().encode())
+        publish_run(server, roles, corridor)
         said: list[str] = []
         thread = threading.Thread(target=lambda: said.append(run_separate(endpoint, "actor", 3, tmp_path, said.append)))
         thread.start()
@@ -414,14 +418,14 @@ def test_a_different_environment_is_refused_at_once(kind: ActingKind, tmp_path: 
     corridor = "headrace.environments.toy:Corridor"
     settings = ActorSettings(corridor, 3, 0, (0.5,), DQN(), 50, spec, values=True)
     worker = WorkerRole(0, WorkerSettings(settings, 1, (), None, 3))
-    notice = notice_of(worker if kind == "worker" else ActorRole(0, settings, POLICY, REPLAY), environment=corridor)
+    role: ActingRole = worker if kind == "worker" else ActorRole(0, settings, POLICY, REPLAY)
     said: list[str] = []
     with contextlib.closing(Server()) as server:
         endpoint = Endpoint(server.listen("unix:@"), "run")
         server.add_table("run/" + REPLAY.name, table_signature(spec))
         server.publish("run/" + POLICY.name, PolicyGraph(Architecture.of(spec, "mlp", ())).serialize(weights))
         server.publish("run/" + GATE, Gate("open", 0).to_json())
-        server.publish("run/" + RUN, notice.to_json().encode())
+        publish_run(server, [role], corridor)
         with pytest.raises(
             EnvironmentFault, match=r"Corridor\" has .* 2 discrete actions here, and .* 3 discrete actions"
         ):

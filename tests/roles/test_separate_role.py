@@ -1,7 +1,9 @@
 """Separately started actors and workers: their settings and their slots."""
 
 import dataclasses
+import json
 import threading
+from collections.abc import Sequence
 
 import pytest
 
@@ -16,9 +18,9 @@ from headrace.roles.base import GENERATIONS_PER_START, RUN, RoleContext, Stop
 from headrace.roles.handles import POLICY, REPLAY
 from headrace.roles.remote_actor import ActorRole
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings
-from headrace.roles.separate_role import RunNotice, SeparateRole, await_notice
+from headrace.roles.separate_role import RunNotice, SeparateRole, await_notice, read_slot, slot_name
 from headrace.servers import Endpoint, RoleServer
-from headrace.types import EnvironmentSpec
+from headrace.types import ActingKind, EnvironmentSpec
 
 SPEC = EnvironmentSpec((4,), "float32", 2)
 
@@ -70,14 +72,27 @@ SETTINGS = ActorSettings("CartPole-v1", 3, 0, (0.1, 0.2), DQN(n_step=3, discount
 BASE = 3 * GENERATIONS_PER_START
 
 
-def notice(slots: int) -> RunNotice:
-    actors = (ActorRole(index, SETTINGS, POLICY, REPLAY, generation=BASE) for index in range(slots))
-    return RunNotice("CartPole-v1", 60.0, "start", "actor", tuple(actor.to_record() for actor in actors), POLICY)
+def actors(slots: int) -> list[ActingRole]:
+    return [ActorRole(index, SETTINGS, POLICY, REPLAY, generation=BASE) for index in range(slots)]
 
 
-def notice_of_workers(slots: int, *vectors: VectorHandle) -> RunNotice:
-    workers = (WorkerRole(index, WorkerSettings(SETTINGS, slots, vectors, None, 7)) for index in range(slots))
-    return RunNotice("CartPole-v1", 60.0, "start", "worker", tuple(worker.to_record() for worker in workers))
+def workers(slots: int, *vectors: VectorHandle) -> list[ActingRole]:
+    return [WorkerRole(index, WorkerSettings(SETTINGS, slots, vectors, None, 7)) for index in range(slots)]
+
+
+def notice_of(roles: Sequence[ActingRole]) -> RunNotice:
+    kind: ActingKind = "actor" if isinstance(roles[0], ActorRole) else "worker"
+    return RunNotice("CartPole-v1", 60.0, "start", kind, len(roles), roles[0].relayed_policy)
+
+
+def record_of(role: ActingRole) -> bytes:
+    return json.dumps(role.to_record()).encode()
+
+
+def publish(server: Memory, roles: Sequence[ActingRole]) -> None:
+    server.publish(RUN, notice_of(roles).to_json().encode())
+    for number, role in enumerate(roles):
+        server.publish(slot_name(number), record_of(role))
 
 
 @pytest.fixture
@@ -98,22 +113,21 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_notice_round_trips_through_json() -> None:
-    for each in (notice(2), notice_of_workers(2)):
-        read = RunNotice.from_json(each.to_json())
-        assert read == each
-        assert read.role(1).to_record() == each.slots[1]
+    for roles in (actors(2), workers(2)):
+        notice = notice_of(roles)
+        assert RunNotice.from_json(notice.to_json()) == notice
+        assert read_slot(record_of(roles[1]), notice.kind) == roles[1]
 
 
 def test_the_roles_of_a_notice_are_of_its_kind() -> None:
-    mixed = dataclasses.replace(notice(1), kind="worker")
     with pytest.raises(ConfigError, match=r"a run's notice.*kind is 'actor'; it must be worker"):
-        mixed.role(0)
+        read_slot(record_of(actors(1)[0]), "worker")
 
 
 def test_a_role_that_shares_memory_with_the_learner_is_refused() -> None:
     """A notice comes from a server, and the path may be of another run's memory."""
     with pytest.raises(ConfigError, match="shares_memory is True"):
-        notice_of_workers(1, SharedHandle("/dev/shm/model", "hogwild")).role(0)
+        read_slot(record_of(workers(1, SharedHandle("/dev/shm/model", "hogwild"))[0]), "worker")
 
 
 def test_the_first_free_slot_is_taken() -> None:
@@ -145,7 +159,7 @@ def test_a_spare_actor_reports_it_and_takes_the_next_free_slot(
     waits = threading.Event()
     monkeypatch.setattr(separate_role, "_say", lambda text: (said.append(text), waits.set()))
     server = Memory("actor/0", "actor/1")
-    server.publish(RUN, notice(2).to_json().encode())
+    publish(server, actors(2))
     spare = threading.Thread(target=SeparateRole(0, "actor").run, args=(Context(server),), daemon=True)
     spare.start()
     assert waits.wait(30)
@@ -157,7 +171,7 @@ def test_a_spare_actor_reports_it_and_takes_the_next_free_slot(
 
 def test_a_spare_actor_can_be_stopped() -> None:
     server, stop = Memory("actor/0"), new_event()
-    server.publish(RUN, notice(1).to_json().encode())
+    publish(server, actors(1))
     threading.Timer(0.3, stop.set).start()
     with pytest.raises(ClosedError):
         SeparateRole(0, "actor").run(Context(server, stop))
@@ -165,7 +179,7 @@ def test_a_spare_actor_can_be_stopped() -> None:
 
 def test_a_worker_takes_a_slot_of_workers(acting: list[ActingRole]) -> None:
     server = Memory("actor/1", "worker/0")
-    server.publish(RUN, notice_of_workers(2).to_json().encode())
+    publish(server, workers(2))
     SeparateRole(0, "worker").run(Context(server))
     assert [role.name for role in acting] == ["worker 1"]
     assert server.claims == ["worker/1"]
@@ -173,7 +187,7 @@ def test_a_worker_takes_a_slot_of_workers(acting: list[ActingRole]) -> None:
 
 def test_an_actor_gets_the_relay(acting: list[ActingRole]) -> None:
     server, relay = Memory(), Endpoint("unix:@relay")
-    server.publish(RUN, notice(1).to_json().encode())
+    publish(server, actors(1))
     SeparateRole(0, "actor", relay).run(Context(server))
     [role] = acting
     assert isinstance(role, ActorRole)
@@ -186,16 +200,16 @@ def test_it_waits_for_a_learner_and_reports_it_once(monkeypatch: pytest.MonkeyPa
     server.publish(RUN, b"")  # of a run that has ended
     assert await_notice(server, lambda: server.fetches > 5, said.append) is None
     assert said == ["this run has no learner yet; waiting for it"]
-    server.publish(RUN, notice(1).to_json().encode())
-    assert await_notice(server, lambda: False, said.append) == notice(1)
+    publish(server, actors(1))
+    assert await_notice(server, lambda: False, said.append) == notice_of(actors(1))
 
 
 def test_it_does_not_repeat_episodes_of_its_predecessors(acting: list[ActingRole]) -> None:
     server = Memory("actor/0")
-    server.publish(RUN, notice(2).to_json().encode())
+    publish(server, actors(2))
     for _ in range(2):
         SeparateRole(0, "actor").run(Context(server))
     assert [role.name for role in acting] == ["actor 1", "actor 1"]
     assert acting[0].generation != acting[1].generation
     assert all(BASE <= role.generation < BASE + GENERATIONS_PER_START for role in acting)
-    assert acting[0] == dataclasses.replace(notice(2).role(1), generation=acting[0].generation)
+    assert acting[0] == dataclasses.replace(actors(2)[1], generation=acting[0].generation)

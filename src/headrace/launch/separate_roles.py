@@ -48,8 +48,8 @@ def run_separate(
             try:
                 notice = _await_slots(server, endpoint.run, kind, say)
                 say(f"{_counted(kind, count)} in {notice.environment}; logs: {logs}")
-                if len(notice.slots) < count:
-                    say(f"the run has slots for {_counted(kind, len(notice.slots))}; the others wait for a free one")
+                if notice.slots < count:
+                    say(f"the run has slots for {_counted(kind, notice.slots)}; the others wait for a free one")
                 while True:
                     with _relay(endpoint, count, notice) as relay:
                         passed_on = relay.endpoint if relay else None

@@ -21,6 +21,7 @@ __all__ = [
     "HANG_STATUS",
     "HELD",
     "RUN",
+    "SLOT",
     "Learning",
     "Role",
     "RoleContext",
@@ -38,6 +39,8 @@ HELD = "held"
 """Mailbox in which workers confirm that they are paused at the gate."""
 RUN = "run"
 """A RunNotice for separately started roles; empty after the run has ended."""
+SLOT = "slot"
+"""Followed by "-" and a number: the acting role of that slot as JSON, for the separately started role that takes it."""
 
 GENERATIONS_PER_START = 1 << 31
 """Generations of the roles of one start of a run; those of the next start are above them."""
@@ -177,10 +180,6 @@ class Worker(Protocol):
     @property
     def learner(self) -> Learning:
         """The learning side; its clock is paused while the worker acts."""
-
-    @property
-    def count(self) -> int:
-        """E, the number of environments."""
 
     @property
     def exploration(self) -> Sequence[float]:

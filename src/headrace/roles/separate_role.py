@@ -3,19 +3,19 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from headrace.clock import monotonic, random_bits, sleep
 from headrace.errors import require
-from headrace.fields import errors_of, read_json, write_json
+from headrace.fields import errors_of, read_json, read_object, write_json
 from headrace.roles.acting_role import ActingRole, claim_slot
-from headrace.roles.base import GENERATIONS_PER_START, RUN, Role, RoleContext, Stop
+from headrace.roles.base import GENERATIONS_PER_START, RUN, SLOT, Role, RoleContext, Stop
 from headrace.roles.handles import PolicyHandle
 from headrace.roles.registry import read_role
 from headrace.servers import Endpoint, RoleServer
 from headrace.types import ActingKind
 
-__all__ = ["RunNotice", "SeparateRole", "await_notice"]
+__all__ = ["RunNotice", "SeparateRole", "await_notice", "read_slot", "slot_name"]
 
 _POLL_SECONDS = 0.1
 _PATIENCE_SECONDS = 5.0
@@ -34,19 +34,10 @@ class RunNotice:
     """Identifies one start of the learner. Separately started roles end when the learner starts again."""
     kind: ActingKind
     """Kind of the run's acting roles."""
-    slots: tuple[dict[str, Any], ...] = ()
-    """The acting roles as JSON, so that only their processes import what they need; empty if the learner starts
-    them itself."""
+    slots: int = 0
+    """Number of acting roles, each published under slot_name(); 0 if the learner starts them itself."""
     policy: PolicyHandle | None = None
     """The policies that all of them install; None for workers, which share parameters."""
-
-    def role(self, slot: int) -> ActingRole:
-        """The role of a slot; raises ConfigError like from_json(), also for a role that must run near the learner."""
-        with errors_of(_NOTICE):
-            role = read_role(self.slots[slot], (self.kind,))
-            assert isinstance(role, ActingRole)
-            require("shares_memory", role.shares_memory, not role.shares_memory, "false for a role on any machine")
-        return role
 
     def to_json(self) -> str:
         """The notice as JSON."""
@@ -56,6 +47,20 @@ class RunNotice:
     def from_json(text: str | bytes) -> "RunNotice":
         """Reads what to_json() wrote; raises ConfigError with the field's name if the text is something else."""
         return read_json(RunNotice, text, _NOTICE)
+
+
+def slot_name(slot: int) -> str:
+    """Name of the blob with the role of a slot."""
+    return f"{SLOT}-{slot}"
+
+
+def read_slot(text: str | bytes, kind: ActingKind) -> ActingRole:
+    """The role of a slot; raises ConfigError like from_json(), also for a role that must run near the learner."""
+    with errors_of(_NOTICE):
+        role = read_role(read_object(text, "slot"), (kind,))
+        assert isinstance(role, ActingRole)
+        require("shares_memory", role.shares_memory, not role.shares_memory, "false for a role on any machine")
+    return role
 
 
 def await_notice(server: RoleServer, stop: Callable[[], bool], say: Callable[[str], object]) -> RunNotice | None:
@@ -97,7 +102,11 @@ class SeparateRole(Role):
         notice = await_notice(server, context.stop.is_set, _say)
         if notice is None:
             return
-        role = notice.role(_await_slot(server, notice.kind, len(notice.slots), context.stop))
+        slot = _await_slot(server, notice.kind, notice.slots, context.stop)
+        found = server.fetch(slot_name(slot))
+        if found is None:  # the server was restarted: this process ends, and is started again
+            return
+        role = read_slot(found[1], notice.kind)
         if self.relay is not None:
             role = role.relayed(self.relay)
         # differs from every predecessor's, so that no episodes are repeated

@@ -57,11 +57,6 @@ class ReplayWorker:
         )
 
     @property
-    def count(self) -> int:
-        """E, the number of environments."""
-        return self._actor.count
-
-    @property
     def exploration(self) -> list[float]:
         """How much each environment explores now."""
         scale: list[float] = self._actor.exploration.scale.tolist()

@@ -1,27 +1,33 @@
 """Publishes what the roles of a run need from its server."""
 
+import json
+from collections.abc import Sequence
+
 from headrace.errors import ClosedError, ServerError
-from headrace.roles.base import RUN
-from headrace.roles.separate_role import RunNotice
+from headrace.roles.base import RUN, Role
+from headrace.roles.separate_role import RunNotice, slot_name
 from headrace.training.session import Session
 
 __all__ = ["RunPublisher"]
 
 
 class RunPublisher:
-    """Publishes policy, notice, evaluation request and whether actors may continue; republishes them after a restart.
+    """Publishes policy, notice, slots, evaluation request and whether actors may continue; again after a restart.
 
     One thread.
     """
 
-    def __init__(self, session: Session, notice: RunNotice) -> None:
+    def __init__(self, session: Session, notice: RunNotice, slots: Sequence[Role]) -> None:
         self._server, self._program, self._evaluations = session.server, session.program, session.evaluations
         self._notice = notice
+        self._slots = [json.dumps(role.to_record()).encode() for role in slots]
         self.ended = False
 
     def publish(self) -> None:
         """Publishes what all roles need to start."""
         self._program.learner.publish()
+        for number, slot in enumerate(self._slots):
+            self._server.publish(slot_name(number), slot)
         self._server.publish(RUN, self._notice.to_json().encode())
 
     def renew(self, *, paused: bool) -> bool:

@@ -142,10 +142,10 @@ class Trainer:
             config.hang_seconds,
             start,
             config.topology.acting_kind,
-            slots=tuple(role.to_record() for role in slots),
+            slots=len(slots),
             policy=slots[0].relayed_policy if slots else None,
         )
-        self._publisher = RunPublisher(session, notice)
+        self._publisher = RunPublisher(session, notice, slots)
         roles = [*program.services, EvaluatorRole(0, generation=session.first_generation), *actors]
         check_roles([role.name for role in roles])
         launched = launcher(self._server.endpoint, self._run.logs_path)
