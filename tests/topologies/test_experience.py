@@ -19,9 +19,7 @@ SPEC = EnvironmentSpec((84, 84), "uint8", 4, stack=4)
 def options_of(algorithm: OffPolicy) -> dict[str, Any]:
     """Options for eight environments with chunks of one step."""
     spec = EnvironmentSpec((2,), "float32", 4)
-    updater = algorithm.make_updater(spec, "cpu", 0)
-    context = RunContext("Toy-v0", spec, 0, algorithm, updater, EmbeddedServer())
-    return table_options(context, environments=8, chunk_steps=1)
+    return table_options(algorithm, spec, EmbeddedServer(), environments=8, chunk_steps=1)
 
 
 def add(**settings: Any) -> dict[str, float]:

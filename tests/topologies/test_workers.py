@@ -1,11 +1,7 @@
-"""Workers against the serial run, number for number, and what a program of workers reports about them."""
+"""Workers against the serial run, number for number, and the settings that each of them gets."""
 
-import json
-import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,39 +13,28 @@ from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.sac import SAC
 from headrace.algorithms.writers import table_signature
 from headrace.clock import new_event
-from headrace.environments import describe
-from headrace.errors import ClosedError, ConfigError, DivergenceError, ReplayError
+from headrace.errors import ClosedError, ConfigError
 from headrace.gradients.base import ParameterVector
 from headrace.gradients.local import LocalVector
 from headrace.replay import Connection, ReplayTable, Table
-from headrace.roles import remote_worker
-from headrace.roles.base import GATE, HELD, RoleContext
-from headrace.roles.gate import Gate, GateWatch, Held
+from headrace.roles import remote_worker, worker
+from headrace.roles.base import GATE, RoleContext
+from headrace.roles.clock import ACTOR_PHASES, PhaseClock
+from headrace.roles.gate import Gate
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings, build_worker
-from headrace.servers import EmbeddedServer, connect_role
+from headrace.servers import EmbeddedServer
 from headrace.topologies.base import RunContext
 from headrace.topologies.serial.program import SerialProgram
 from headrace.topologies.workers import Workers
-from headrace.topologies.workers import program as module
 from headrace.topologies.workers.program import WorkersProgram, worker_settings
 from headrace.types import Batch
 
-CPU = "cpu"
-CARTPOLE = "CartPole-v1"
-TARGET = "headrace.environments.toy:Target"
-SMALL: dict[str, Any] = {
-    "hidden": (16,),
-    "batch_size": 16,
-    "replay_capacity": 2_000,
-    "learning_starts": 100,
-    "samples_per_step": 4,
-    "target_update_period": 7,
-    "epsilon_decay_steps": 300,
-}
+from .conftest import PLAIN, SMALL, context_of
+
 CONTINUOUS = {name: value for name, value in SMALL.items() if not name.startswith("epsilon")} | {"critic_hidden": (16,)}
 UNTARGETED = {name: value for name, value in CONTINUOUS.items() if not name.startswith("target")}
 ALGORITHMS: dict[str, Algorithm] = {
-    "plain": DQN(**{**SMALL, "double": False, "prioritized": False, "n_step": 1, "loss": "squared"}),
+    "plain": PLAIN,
     "all switches": DQN(**{**SMALL, "dueling": True, "target_update_rate": 0.5}),
     "rmsprop": DQN(**{**SMALL, "optimizer": "centered-rmsprop", "optimizer_epsilon": 0.01}),
     "a3c": A3C(hidden=(16,)),
@@ -62,28 +47,13 @@ ALGORITHMS: dict[str, Algorithm] = {
 ONE: dict[str, Any] = {"workers": 1, "envs_per_worker": 3, "chunk_steps": 10}
 TOPOLOGIES: dict[str, Workers] = {
     "lock": Lock(**ONE),
-    "lock, own statistics": Lock(**ONE, own_optimizer_state=True),
+    "lock, own optimizer state": Lock(**ONE, own_optimizer_state=True),
     "hogwild": Hogwild(**ONE),
     "ad-psgd": AdPsgd(**ONE),
     "parameter-server": ParameterServer(**ONE),
     "three shards": ParameterServer(**ONE, shards=3, staleness="scale"),
     "global replay": ParameterServer(**ONE, replay="global"),
 }
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddedServer]:
-    server = EmbeddedServer()
-    yield server
-    server.close()
-
-
-def context_of(server: EmbeddedServer, algorithm: Algorithm, config: Workers | Serial, seed: int = 5) -> RunContext:
-    environment = CARTPOLE if "discrete" in algorithm.action_kinds else TARGET
-    spec = describe(environment)
-    vectors = config.open_vectors(algorithm, server.endpoint)
-    updater = algorithm.make_updater(spec, CPU, seed, vectors)
-    return RunContext(environment, spec, seed, algorithm, updater, server, run_id="mine", vectors=vectors)
 
 
 def run_worker(server: EmbeddedServer, context: RunContext, config: Workers, turns: int) -> int:
@@ -197,7 +167,7 @@ def test_the_period_of_td3_s_policy_counts_sums_of_gradients(server: EmbeddedSer
 
 def test_workers_compute_with_the_run_s_engine(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Hogwild(**ONE)
-    context = context_of(server, ALGORITHMS["plain"], config)._replace(engine="torch")
+    context = context_of(server, PLAIN, config)._replace(engine="torch")
     engines: list[Engine] = []
     make_updater = DQN.make_updater
 
@@ -212,7 +182,7 @@ def test_workers_compute_with_the_run_s_engine(server: EmbeddedServer, monkeypat
 
 def test_replay_settings_are_totals_over_all_workers(server: EmbeddedServer) -> None:
     config = Hogwild(workers=3, envs_per_worker=2, chunk_steps=10)
-    context = context_of(server, ALGORITHMS["plain"], config)
+    context = context_of(server, PLAIN, config)
     settings = [worker_settings(config, context, index) for index in range(3)]
     tables = [each.table for each in settings if each.table is not None]
     assert [table["capacity"] for table in tables] == [667] * 3  # a third of 2,000
@@ -272,6 +242,30 @@ def test_a_restarted_worker_has_other_seeds(server: EmbeddedServer, monkeypatch:
     assert second.update_seed != first.update_seed
 
 
+def test_only_environments_can_hang_while_a_worker_is_built(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Importing torch and opening the shared vectors may take longer than an environment is allowed."""
+    config = Hogwild(**ONE)
+    settings = worker_settings(config, context_of(server, PLAIN, config), 0)
+    clock = PhaseClock(ACTOR_PHASES)
+    clock.enter("environment")
+    phases: list[str] = []
+    make_updater, make_actor = DQN.make_updater, worker.Actor
+
+    def noting(make: Callable[..., Any]) -> Callable[..., Any]:
+        def note(*arguments: Any, **options: Any) -> Any:
+            phases.append(clock.phase)
+            return make(*arguments, **options)
+
+        return note
+
+    monkeypatch.setattr(DQN, "make_updater", noting(make_updater))
+    monkeypatch.setattr(worker, "Actor", noting(make_actor))
+    build_worker(settings, LocalVector, settings.open_table(), clock=clock).close()
+    assert phases == ["other", "environment"]
+
+
 def test_workers_make_as_many_updates_as_one_with_all_environments(server: EmbeddedServer) -> None:
     """But for those that each has not begun when it begins to learn."""
     algorithm, total, made = DQN(**SMALL), 4_000, {}
@@ -292,7 +286,7 @@ def test_workers_make_as_many_updates_as_one_with_all_environments(server: Embed
 
 def test_a_worker_starts_learning_with_at_least_one_batch(server: EmbeddedServer) -> None:
     config = Hogwild(workers=10, chunk_steps=10)
-    table = worker_settings(config, context_of(server, ALGORITHMS["plain"], config), 0).table
+    table = worker_settings(config, context_of(server, PLAIN, config), 0).table
     assert table is not None
     assert table["min_size"] == 16  # a tenth of 100 is less
 
@@ -319,179 +313,6 @@ def test_stochastic_policies_are_not_near_greedy(server: EmbeddedServer) -> None
     config = Hogwild(workers=2, envs_per_worker=3)
     acting = worker_settings(config, context_of(server, A3C(hidden=(16,)), config), 0).acting
     assert acting.exploration == (1.0, 1.0, 1.0)
-
-
-def report(program: WorkersProgram, index: int, writer: str, **totals: Any) -> None:
-    staleness = dict.fromkeys(("0", "1", "2", "3", "4-7", "8-15", "16-31", "32+"), 0) | totals.pop("staleness", {})
-    learning = {
-        "updates": 0,
-        "version": 0,
-        "staleness": staleness,
-        "staleness_sum": 0,
-        "accepted": 0,
-        "dropped": 0,
-        "refused": 0,
-        "lock_wait_seconds": 0.0,
-        "pull_seconds": 0.0,
-        "apply_seconds": 0.0,
-        "samples": 0,
-        "inserts": 0,
-        "seconds": dict.fromkeys(("wait", "transfer", "train", "priorities", "publish", "other"), 0.0),
-    }
-    acted = {"steps": totals.pop("steps", 0)}
-    learned = {"loss": totals.pop("loss", None), "replay": totals.pop("replay", {})}
-    learned |= {"diverged": totals.pop("diverged", ""), "totals": {**learning, **totals}}
-    said: Any = {"index": index, "writer": writer, "acted": acted, "learned": learned}
-    program.receive(said)
-
-
-def test_reports_of_dead_workers_still_count(server: EmbeddedServer) -> None:
-    config = Hogwild(workers=2)
-    program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
-    report(program, 0, "a", updates=5, version=5, staleness={"0": 5}, samples=80, inserts=20, loss=2.0)
-    report(program, 1, "b", updates=3, version=8, staleness={"1": 2, "4-7": 1}, staleness_sum=7, loss=4.0, steps=30)
-    report(program, 0, "a", updates=9, version=12, staleness={"0": 9}, samples=160, inserts=40, dropped=1, loss=3.0)
-    replay = {"size": 10, "capacity": 50, "used_bytes": 100}
-    report(program, 0, "c", updates=1, version=13, staleness={"0": 1}, samples=16, inserts=4, loss=3.0, replay=replay)
-    figures = program.figures()
-    assert figures is not None
-    assert (figures["updates"], figures["dropped"]) == (13, 1)  # 9 of a, 3 of b, 1 of c, which took the place of a
-    assert figures["staleness"] == {"0": 10, "1": 2, "2": 0, "3": 0, "4-7": 1, "8-15": 0, "16-31": 0, "32+": 0}
-    assert program.learner.steps == 13
-    assert program.learner.staleness == 7 / 13
-    assert program.learner.loss == 3.5
-    stats = program.table.stats()
-    assert (stats["samples_per_insert"], stats["size"], stats["capacity"]) == (176 / 44, 10, 50)
-    resumed = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 1)
-    resumed.restore(json.loads(json.dumps(program.state())))
-    assert gate(server)[1] == Gate("open", 30)  # before any worker looks: none explores as at the beginning
-    report(resumed, 0, "d", updates=2, staleness={"0": 2})
-    again = resumed.figures()
-    assert again is not None
-    assert (again["updates"], again["staleness"]["0"]) == (15, 12)
-
-
-def test_divergence_of_a_worker_ends_the_run(server: EmbeddedServer) -> None:
-    config = ParameterServer(workers=2)
-    program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
-    with pytest.raises(DivergenceError, match=r"^the loss is nan$"):
-        report(program, 1, "b", diverged="the loss is nan")
-
-
-def gate(server: EmbeddedServer) -> tuple[int, Gate]:
-    found = server.fetch(GATE)
-    assert found is not None
-    return found[0], Gate.from_json(found[1])
-
-
-def test_the_gate_pauses_live_workers_and_publishes_total_steps(server: EmbeddedServer) -> None:
-    config = Hogwild(workers=2)
-    program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
-    assert gate(server) == (1, Gate("open", 0))
-    report(program, 1, "b", steps=300)
-    role = connect_role(server.endpoint)
-    role.put(HELD, Held(1, 1).to_json())  # of an earlier hold
-    holding = threading.Thread(target=program.table.set_paused, args=(True,))
-    holding.start()
-    while gate(server) != (2, Gate("held", 300)):
-        time.sleep(0.001)
-    assert holding.is_alive()  # until worker 1 says that it stands still; worker 0 is not there yet
-    role.put(HELD, Held(1, 2).to_json())
-    holding.join(30)
-    assert not holding.is_alive()
-    assert late_turns(program) == 0
-    program.table.set_paused(False)
-    assert gate(server) == (3, Gate("open", 300))
-    role.put(HELD, Held(1, 4).to_json())
-    program.table.close()
-    assert gate(server) == (4, Gate("closed", 300))
-    role.put(HELD, Held(0, 9).to_json())
-    later = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 1)
-    assert gate(server) == (5, Gate("open", 0))  # a version that no worker has seen
-    assert server.drain(HELD) == []  # it does not take a confirmation for its own
-    with pytest.raises(ReplayError, match="the workers have the experience"):
-        later.table.save("/tmp/nowhere")
-
-
-def test_a_turn_longer_than_the_maximum_wait_is_counted(
-    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_HOLD_SECONDS", 0.01)
-    config = Hogwild(workers=2)
-    program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
-    report(program, 1, "b")
-    program.table.set_paused(True)
-    assert late_turns(program) == 1
-    report(program, 1, "b")
-    program.table.set_paused(True)
-    assert late_turns(program) == 2
-    program.table.set_paused(True)  # it has not reported since, and may be dead
-    assert late_turns(program) == 2
-
-
-def test_a_worker_that_was_silent_for_long_is_awaited(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    passed = [0.0]
-    monkeypatch.setattr(module, "_HOLD_SECONDS", 0.01)
-    monkeypatch.setattr(module, "monotonic", lambda: time.monotonic() + passed[0])
-    config = Hogwild(workers=2)
-    program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
-    report(program, 1, "b")
-    passed[0] = 10.0  # its environment was slow, or its messages were delayed
-    program.table.set_paused(True)
-    assert late_turns(program) == 1
-
-
-def test_updates_are_counted_over_all_starts_though_some_are_lost(server: EmbeddedServer) -> None:
-    config = ParameterServer(workers=1)
-    context = context_of(server, ALGORITHMS["plain"], config)
-    handles = context.vectors.handles if context.vectors else ()
-    vectors = Mock(wraps=context.vectors, handles=handles, updates_lost=3, version=100)
-    program = WorkersProgram(config, context._replace(vectors=vectors), 0)
-    program.step(0.0)
-    assert (program.figures() or {})["updates_lost"] == 3
-    later = WorkersProgram(config, context._replace(vectors=vectors), 1)
-    vectors.version = 97  # of the checkpoint's parameters, without those that are lost
-    later.restore(json.loads(json.dumps(program.state())))
-    later.learner.steps = 100
-    vectors.version, vectors.updates_lost = 98, 2
-    later.step(0.0)
-    assert later.learner.steps == 101
-    assert (later.figures() or {})["updates_lost"] == 5
-
-
-def late_turns(program: WorkersProgram) -> int:
-    figures = program.figures()
-    assert figures is not None
-    return int(figures["late_turns"])
-
-
-def test_a_worker_waits_at_the_gate_and_ends_when_it_closes(server: EmbeddedServer) -> None:
-    role, stop = connect_role(server.endpoint), new_event()
-    watch = GateWatch(role, 3, stop)
-    server.publish(GATE, Gate("open", 40).to_json())
-    assert watch.wait() == 0
-    assert watch.steps == 40
-    server.publish(GATE, Gate("held", 50).to_json())
-    waits: list[float | None] = []
-    watch = GateWatch(role, 3, stop)
-    waiting = threading.Thread(target=lambda: waits.append(watch.wait()))
-    waiting.start()
-    while not (words := server.drain(HELD)):
-        time.sleep(0.001)
-    assert [Held.from_json(word) for word in words] == [Held(3, 2)]
-    assert waiting.is_alive()
-    server.publish(GATE, Gate("open", 60).to_json())
-    waiting.join(30)
-    assert waits[0] is not None
-    assert waits[0] > 0
-    assert watch.steps == 60
-    watch.confirm_end()
-    server.publish(GATE, Gate("closed", 70).to_json())
-    while watch.wait() is not None:  # it does not look in every turn
-        time.sleep(0.001)
-    assert server.drain(HELD) == []  # its last report comes first
-    watch.confirm_end()
-    assert [Held.from_json(word) for word in server.drain(HELD)] == [Held(3, 4)]
 
 
 def test_more_shards_than_parameters_are_refused(server: EmbeddedServer) -> None:

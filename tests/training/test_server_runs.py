@@ -17,8 +17,9 @@ from headrace.algorithms.d4pg.config import D4PG
 from headrace.errors import ClosedError, ConfigError, DivergenceError
 from headrace.launch.separate_roles import run_separate
 from headrace.replay import BatchBuffer
+from headrace.roles import gate
 from headrace.servers import LEARNER, Endpoint, connect_role, open_server, standalone
-from headrace.topologies.workers import Hogwild, ParameterServer, program
+from headrace.topologies.workers import Hogwild, ParameterServer
 from headrace.training import supervision, trainer
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.evaluation import Evaluations, Moment
@@ -173,7 +174,7 @@ def test_separate_workers_train_and_continue_after_a_resume(
 def test_the_last_reports_of_separate_workers_count(
     start: Any, native: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "_HOLD_SECONDS", 60.0)  # they are waited for even on a busy machine
+    monkeypatch.setattr(gate, "_HOLD_SECONDS", 60.0)  # they are waited for even on a busy machine
     steps = counted_steps(monkeypatch)
     settings = {"topology": TOPOLOGIES["parameter-server"], "steps": 1_000, "final_evaluation_episodes": 0}
     run = start(native.listen("unix:@"), local_actors=False, evaluation_period_seconds=1e6, **settings)

@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from headrace.clock import monotonic
+from headrace.clock import monotonic, sleep
 from headrace.roles.base import GATE, HELD, Stop
-from headrace.servers.base import RoleServer
+from headrace.servers.base import RoleServer, RunServer
 
-__all__ = ["Gate", "GateWatch", "Held", "State"]
+__all__ = ["Gate", "GateKeeper", "GateWatch", "Held", "State"]
 
 State = Literal["open", "held", "closed"]
 
@@ -18,6 +18,9 @@ _POLL_SECONDS = 0.02
 The same for a worker that is held: on average it works as long after the gate is closed as it waits once it is open, so
 its work while the training clock runs is what it would have been.
 """
+_HOLD_SECONDS = 2.0
+"""Maximum wait for a worker's turn to end; a worker with a longer turn pauses a little after the others."""
+_HOLD_POLL_SECONDS = 0.002
 
 
 class Gate(NamedTuple):
@@ -52,6 +55,48 @@ class Held(NamedTuple):
     def from_json(text: bytes) -> "Held":
         """Reads what to_json() wrote."""
         return Held(*json.loads(text))
+
+
+class GateKeeper:
+    """Moves the gate, and waits for the workers to stop at it. One thread, of the training process."""
+
+    def __init__(self, server: RunServer) -> None:
+        self.late_turns = 0
+        """Turns that exceeded the maximum wait."""
+        self._server = server
+        self._expected: set[int] = set()  # workers that have reported since they last missed a hold
+        server.drain(HELD)  # confirmations of an earlier start
+        last = server.fetch(GATE)
+        self._version = last[0] if last else 0  # continues from an earlier start's version
+        self._state: State = "open"
+
+    def expect(self, worker: int) -> None:
+        """Waits for this worker from now on."""
+        self._expected.add(worker)
+
+    def publish(self, steps: int) -> None:
+        """Publishes the gate with the environment steps of all workers."""
+        self._version += 1
+        self._server.publish(GATE, Gate(self._state, steps).to_json(), self._version)
+
+    def move(self, state: State, steps: int) -> None:
+        """Opens, holds or closes the gate; waits until all workers have stopped at one that is not open.
+
+        A worker stops after a complete turn. Silence does not mean that it is dead: its environment, the link or the
+        server may be slow. One that misses the deadline is not awaited again before its next report.
+        """
+        self._state = state
+        self.publish(steps)
+        if state == "open":
+            return
+        awaited = set(self._expected)
+        deadline = monotonic() + _HOLD_SECONDS
+        while awaited and monotonic() < deadline:
+            confirmations = [Held.from_json(message) for message in self._server.drain(HELD)]
+            awaited -= {each.worker for each in confirmations if each.version >= self._version}
+            sleep(_HOLD_POLL_SECONDS)
+        self._expected -= awaited
+        self.late_turns += len(awaited)
 
 
 class GateWatch:

@@ -11,10 +11,11 @@ from headrace.gradients.base import OpenVector
 from headrace.networks.precision import Precision
 from headrace.servers.base import Endpoint
 from headrace.topologies.registry import TOPOLOGIES
-from headrace.types import ActingKind
+from headrace.types import ActingKind, EnvironmentSpec
 
 if TYPE_CHECKING:
     from headrace.networks import Architecture
+    from headrace.servers import RunServer
     from headrace.topologies.base import Program, RunContext, SharedVectors
 
 __all__ = [
@@ -98,10 +99,18 @@ class Topology(ABC):
     @classmethod
     def unused_settings(cls, algorithm: type[Algorithm]) -> tuple[str, ...]:
         """Names of the settings of a run and its algorithm that have no effect in it."""
-        return "publish_period", *algorithm.fixed_exploration
+        return "publish_period", "planners", *algorithm.fixed_exploration
 
     def require_algorithm(self, algorithm: Algorithm) -> None:  # noqa: B027 (most can run any)
         """Raises ConfigError for an algorithm that it can't run."""
+
+    def require_run(  # noqa: B027 (most find mistakes before they change anything)
+        self, algorithm: Algorithm, spec: EnvironmentSpec, server: "RunServer"
+    ) -> None:
+        """Raises ConfigError for settings with which it can't run the algorithm in an environment.
+
+        Called before open_vectors(), which may drop what an earlier run left on the server.
+        """
 
     @abstractmethod
     def sized(self, processes: int, environments: int) -> Self:

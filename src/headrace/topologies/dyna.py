@@ -157,8 +157,9 @@ def _tables(
     )
     free = {"samples_per_insert": 0.0, "limiter_tolerance": 0.0}  # planners limit their own rate
     signature = table_signature(context.spec)
-    options = table_options(context, environments, chunk_steps)
-    simulated_options = table_options(context._replace(algorithm=simulated), 1, config.rollout_steps)
+    place, seed = (context.spec, context.server), context.seed
+    options = table_options(config, *place, environments, chunk_steps, seed)
+    simulated_options = table_options(simulated, *place, 1, config.rollout_steps, seed)
     return DynaTables(
         make(REPLAY.name, signature, **options),
         make(TRANSITIONS.name, signature, **options | free | {"sampler": config.search_control}),

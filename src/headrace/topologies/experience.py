@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from headrace.algorithms.config import OffPolicy
 from headrace.algorithms.writers import TableForm
 from headrace.errors import ConfigError, require
 from headrace.machine import total_memory_bytes
 from headrace.replay import ReplayTable
 from headrace.roles.handles import REPLAY
+from headrace.servers import RunServer
 from headrace.topologies.base import RunContext
+from headrace.types import EnvironmentSpec
 
 __all__ = ["add_table", "table_options"]
 
@@ -21,12 +24,21 @@ _SLACK = 1.25  # for chunks that end early with an episode
 
 def add_table(context: RunContext, environments: int, chunk_steps: int) -> ReplayTable:
     """Adds the run's table to its server; raises what table_options() and the server raise."""
-    options = table_options(context, environments, chunk_steps)
+    options = table_options(context.off_policy, context.spec, context.server, environments, chunk_steps, context.seed)
     signature = context.off_policy.table_form(context.spec, chunk_steps).signature
     return context.server.add_table(REPLAY.name, signature, fresh=context.fresh, **options)
 
 
-def table_options(context: RunContext, environments: int, chunk_steps: int, workers: int = 1) -> dict[str, Any]:
+def table_options(
+    algorithm: OffPolicy,
+    spec: EnvironmentSpec,
+    server: RunServer,
+    environments: int,
+    chunk_steps: int,
+    seed: int = 0,
+    *,
+    workers: int = 1,
+) -> dict[str, Any]:
     """Options of the native table, with its limiter set to the algorithm's replay ratio.
 
     Actors finish their chunks in bursts: each environment's at nearly the same time, and episodes may end at the same
@@ -39,8 +51,7 @@ def table_options(context: RunContext, environments: int, chunk_steps: int, work
     Raises ConfigError if the table could not hold the transitions required before the first batch (the oldest are
     removed in whole chunks), or if the table is on this machine and exceeds its memory.
     """
-    algorithm = context.off_policy
-    form = algorithm.table_form(context.spec, chunk_steps)
+    form = algorithm.table_form(spec, chunk_steps)
     chunk_steps = form.chunk_steps
     burst = form.burst * environments
     start = max(ceil(algorithm.learning_starts / workers), algorithm.batch_size)
@@ -64,7 +75,7 @@ def table_options(context: RunContext, environments: int, chunk_steps: int, work
     )
     capacity_bytes = share_bytes or _bytes_for(capacity, form)
     whole, memory = workers * capacity_bytes, total_memory_bytes()
-    if not context.server.keeps_experience and whole > memory:
+    if not server.keeps_experience and whole > memory:
         field = "replay_bytes" if algorithm.replay_bytes else "replay_capacity"
         raise ConfigError(
             f"{field} is {getattr(algorithm, field)}, which takes {whole / 1e9:.1f} GB; this machine has "
@@ -78,7 +89,7 @@ def table_options(context: RunContext, environments: int, chunk_steps: int, work
         "samples_per_insert": form.samples_per_insert,
         "limiter_tolerance": algorithm.batch_size + 2 * burst,
         "min_size": start,
-        "seed": context.seed,
+        "seed": seed,
     }
 
 

@@ -40,6 +40,8 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
     config.topology.require_algorithm(config.algorithm)
     spec = describe(config.environment)
     device = find_device(config, spec)
+    config.algorithm.require_spaces(spec)
+    config.topology.require_run(config.algorithm, spec, server)
     begin = partial(server.begin, fresh=fresh)
     vectors = config.topology.open_vectors(config.algorithm, server.endpoint, run_id, begin)
     with contextlib.ExitStack() as undo:

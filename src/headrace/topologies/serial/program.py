@@ -40,10 +40,10 @@ class SerialProgram(Program):
             self.table = Experience()
             self._worker = _rollout_worker(config, context, context.algorithm.rollouts)
         else:
-            options = table_options(context, config.envs_per_actor, config.chunk_steps)
-            form = context.off_policy.table_form(context.spec, config.chunk_steps)
-            self.table = table = Table(form.signature, **options)
-            self._worker = ReplayWorker(_actor_settings(config, context), context.off_policy, context.updater, table)
+            algorithm, spec, steps = context.off_policy, context.spec, config.chunk_steps
+            options = table_options(algorithm, spec, context.server, config.envs_per_actor, steps, context.seed)
+            self.table = table = Table(algorithm.table_form(spec, steps).signature, **options)
+            self._worker = ReplayWorker(_actor_settings(config, context), algorithm, context.updater, table)
         self.saves_experience = context.algorithm.replay is not None
         self.learner: Learning = self._worker.learner
         self.acting = self._worker.clock

@@ -2,15 +2,17 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from headrace.algorithms.config import Algorithm
+from headrace.algorithms.config import Algorithm, OffPolicy
 from headrace.errors import ConfigError
 from headrace.fields import check_types, require_positive
 from headrace.machine import available_cores
-from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, MOST_PROCESSES, Sizing, Topology, planners
+from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, MOST_PROCESSES, Sizing, Topology
+from headrace.types import EnvironmentSpec
 
 if TYPE_CHECKING:
+    from headrace.servers import RunServer
     from headrace.topologies.base import Program, RunContext
 
 __all__ = ["Workers"]
@@ -55,7 +57,7 @@ class Workers(Topology):
 
     def fitted(self, algorithm: Algorithm, most: int) -> Self:
         """The same with a fixed number of workers."""
-        fitting = max(1, min(self.actor_count(algorithm), most - planners(algorithm)))
+        fitting = max(1, min(self.actor_count(algorithm), most))
         return dataclasses.replace(self, workers=self.workers or fitting)
 
     def resumed(self, processes: int) -> Self:
@@ -76,13 +78,29 @@ class Workers(Topology):
         """Whether all workers' experience goes to one table, in the server."""
         return False
 
-    def make_program(self, context: "RunContext", *, generation: int = 0, pinned: bool = False) -> "Program":
-        """Workers; raises ConfigError for a recurrent policy, with which they do not act."""
-        from headrace.topologies.workers.program import WorkersProgram
-
-        if context.updater.architecture.recurrent:
+    def require_run(self, algorithm: Algorithm, spec: EnvironmentSpec, server: "RunServer") -> None:
+        """Raises ConfigError for a recurrent policy, with which workers do not act, and as table_options()."""
+        if not algorithm.own_network and algorithm.architecture(spec).recurrent:
             raise ConfigError(
-                f"algorithm is {context.algorithm.name}, and topology is {self.name}, whose workers do not act with a "
+                f"algorithm is {algorithm.name}, and topology is {self.name}, whose workers do not act with a "
                 f"recurrent policy: topology {self.names_without_workers()} is required"
             )
+        if algorithm.replay is not None:
+            self.table_options(algorithm.replay, spec, server)
+
+    def table_options(
+        self, algorithm: OffPolicy, spec: EnvironmentSpec, server: "RunServer", seed: int = 0
+    ) -> dict[str, Any]:
+        """Options of a worker's own table, or of the one that all share; raises as experience.table_options()."""
+        from headrace.topologies.experience import table_options
+
+        workers = self.acting_processes
+        if self.shares_replay(algorithm):
+            return table_options(algorithm, spec, server, workers * self.envs_per_worker, self.chunk_steps, seed)
+        return table_options(algorithm, spec, server, self.envs_per_worker, self.chunk_steps, seed, workers=workers)
+
+    def make_program(self, context: "RunContext", *, generation: int = 0, pinned: bool = False) -> "Program":
+        """Workers, and their statistics."""
+        from headrace.topologies.workers.program import WorkersProgram
+
         return WorkersProgram(self, context, generation)

@@ -9,25 +9,22 @@ from headrace.clock import monotonic, sleep
 from headrace.errors import DivergenceError, ReplayError
 from headrace.gradients.measured import STALENESS
 from headrace.replay import Experience, ReplayTable
-from headrace.roles.base import GATE, HELD, Role
+from headrace.roles.base import Role
 from headrace.roles.clock import LEARNER_PHASES, PhaseClock
-from headrace.roles.gate import Gate, Held, State
+from headrace.roles.gate import GateKeeper, State
 from headrace.roles.handles import REPLAY
 from headrace.roles.messages import Learned, Report
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings, updater_seed
 from headrace.roles.totals import Counts, Totals
 from headrace.servers import RunServer
 from headrace.topologies.base import Learning, Program, RunContext
-from headrace.topologies.experience import add_table, table_options
+from headrace.topologies.experience import add_table
 from headrace.topologies.workers.config import Workers
 
 __all__ = ["WorkersProgram", "worker_settings"]
 
 _NEWS_SECONDS = 1.0
 """Interval between two publications of the steps over all workers."""
-_HOLD_SECONDS = 2.0
-"""Maximum wait for a worker's turn to end; a worker with a longer turn pauses a little after the others."""
-_POLL_SECONDS = 0.002
 
 
 class WorkersProgram(Program):
@@ -43,9 +40,8 @@ class WorkersProgram(Program):
         self._vectors = context.vectors
         self._lost_before = 0
         shared = config.shares_replay(context.algorithm)
-        table = (
-            add_table(context, config.acting_processes * config.envs_per_worker, config.chunk_steps) if shared else None
-        )
+        environments = config.acting_processes * config.envs_per_worker
+        table = add_table(context, environments, config.chunk_steps) if shared else None
         replay = REPLAY if shared else None
         self.actors: list[Role] = [
             WorkerRole(index, worker_settings(config, context, index), replay, generation=generation)
@@ -105,7 +101,7 @@ class WorkersProgram(Program):
 
 
 def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerSettings:
-    """Settings of one worker; raises what table_options() raises.
+    """Settings of one worker; raises what Workers.table_options() raises.
 
     Replay settings are totals over all workers. Each worker gets an equal share of the capacity and of the transitions
     before learning starts (at least one batch). Exploration is interleaved over workers, as over actors of `apex`, so
@@ -117,9 +113,8 @@ def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerS
     replay = algorithm.replay
     if replay is not None:
         exploration = list(replay.serial_exploration(workers * config.envs_per_worker, 0)[index::workers])
-        if not config.shares_replay(context.algorithm):
-            table = table_options(context, config.envs_per_worker, config.chunk_steps, workers)
-            table["seed"] += index
+        if not config.shares_replay(algorithm):
+            table = config.table_options(replay, context.spec, context.server, context.seed + index)
     acting = context.actor_settings(index * config.envs_per_worker, exploration, config.chunk_steps)
     seed = updater_seed(context.seed, index)
     return WorkerSettings(acting, workers, context.vectors.handles, table, seed, context.engine)
@@ -186,16 +181,10 @@ class _WorkersExperience(Experience):
 
     def __init__(self, server: RunServer, table: ReplayTable | None, replays: bool) -> None:
         self.totals = Totals()
-        self._server = server
         self._table = table
         self._replays = replays
         self._held: dict[int, Counts] = {}  # contents of each worker's replay
-        self._expected: set[int] = set()  # workers that have reported since they last missed a hold
-        self._late_turns = 0
-        server.drain(HELD)  # confirmations of an earlier start
-        last = server.fetch(GATE)
-        self._version = last[0] if last else 0  # of the gate; continues from an earlier start's version
-        self._state: State = "open"
+        self._gate = GateKeeper(server)
         self.publish_gate()
 
     def receive(self, report: Report) -> None:
@@ -204,12 +193,11 @@ class _WorkersExperience(Experience):
         counts = {"steps": report["acted"]["steps"], "samples": totals["samples"], "inserts": totals["inserts"]}
         self.totals.add(report["writer"], counts)
         self._held[report["index"]] = learned["replay"]
-        self._expected.add(report["index"])
+        self._gate.expect(report["index"])
 
     def publish_gate(self) -> None:
         """Publishes the gate with the steps over all workers."""
-        self._version += 1
-        self._server.publish(GATE, Gate(self._state, int(self.totals["steps"])).to_json(), self._version)
+        self._gate.publish(int(self.totals["steps"]))
 
     def stats(self) -> dict[str, float]:
         """Counts, bytes and samples per insert, over all workers."""
@@ -226,10 +214,7 @@ class _WorkersExperience(Experience):
 
     def set_paused(self, paused: bool) -> None:
         """Pauses the workers and waits until they are paused; or resumes them."""
-        self._state = "held" if paused else "open"
-        self.publish_gate()
-        if paused:
-            self._await_workers()
+        self._move_gate("held" if paused else "open")
 
     def save(self, path: str | Path) -> None:
         """Raises ReplayError: the workers have the experience."""
@@ -241,24 +226,10 @@ class _WorkersExperience(Experience):
 
     def close(self) -> None:
         """Ends the workers."""
-        self._state = "closed"
-        self.publish_gate()
-        self._await_workers()
+        self._move_gate("closed")
         if self._table is not None:
             self._table.close()
 
-    def _await_workers(self) -> None:
-        """Waits until all workers are at the gate, each after a complete turn; or until the deadline.
-
-        Silence does not mean that a worker is dead: its environment, the link or the server may be slow. One that
-        misses the deadline is not awaited again before its next report.
-        """
-        awaited = set(self._expected)
-        deadline = monotonic() + _HOLD_SECONDS
-        while awaited and monotonic() < deadline:
-            confirmations = [Held.from_json(message) for message in self._server.drain(HELD)]
-            awaited -= {each.worker for each in confirmations if each.version >= self._version}
-            sleep(_POLL_SECONDS)
-        self._expected -= awaited
-        self._late_turns += len(awaited)
-        self.totals.add("hold", {"late_turns": self._late_turns})
+    def _move_gate(self, state: State) -> None:
+        self._gate.move(state, int(self.totals["steps"]))
+        self.totals.add("hold", {"late_turns": self._gate.late_turns})
