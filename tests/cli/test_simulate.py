@@ -28,6 +28,12 @@ def test_a_run_is_predicted_on_each_number_of_cores(tmp_path: Path, capsys: pyte
     assert "steps/s" in capsys.readouterr().out
 
 
+def test_an_interrupted_prediction_is_not_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out" / "cores-2").mkdir(parents=True)
+    assert main(["simulate", CORRIDOR, "--cores", "2", "--output", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.endswith("out has an earlier prediction; another --output is required\n")
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

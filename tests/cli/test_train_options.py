@@ -181,6 +181,9 @@ def test_no_environment():
         ),
         ("X --topology serial --epsilon_base=0.3", r"^epsilon_base is given, and topology is serial, where it has no"),
         ("X --topology hogwild --publish-period 5", r"^publish_period is given.*take topology apex$"),
+        ("X --algorithm dyna-q --topology serial --planners 2", r"^planners is given.*take topology apex$"),
+        ("X --algorithm r2d2 --chunk-steps 9", r"^chunk_steps is given, and algorithm is r2d2, on which it has no eff"),
+        ("X --algorithm a3c --chunk-steps 9", r"^chunk_steps is given, and algorithm is a3c, on which it has no effe"),
         ("X --topology serial --evaluation-period-seconds 5", r"^evaluation_period_seconds is given.* serial"),
         (
             "X --evaluation-period-steps 1k",
@@ -253,6 +256,7 @@ def test_a_list_of_numbers_ends_at_the_environment():
     )
     assert (options.environment, options.algorithm.sigmas) == ("Pendulum-v1", (0.0, 0.1, 0.25))
     assert (options.algorithm.value_min, options.topology.pull_period) == (-1500.0, 0.5)
+    assert find_environment(words("--hidden 64 1_000 2048-v0"), DQN_APEX) == 3  # which only begins like a number
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.known())

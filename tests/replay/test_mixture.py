@@ -116,6 +116,7 @@ def test_real_rows_are_drawn_like_those_of_a_whole_batch() -> None:
 
 def test_stale_simulated_transitions_of_a_gated_planner_are_not_used_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.replay.mixture._FRESH_BATCHES", 10)
+    monkeypatch.setattr("headrace.replay.mixture._STALE_BATCHES", 5)
     _, simulated, mixed = make(4)
     simulated.insert(chunk([-1.0] * 20, version=9))
     shares = []
@@ -125,4 +126,4 @@ def test_stale_simulated_transitions_of_a_gated_planner_are_not_used_forever(mon
         batch = mixed.next(0.0)
         assert batch is not None
         shares.append(int((batch.reward == -1).sum()))
-    assert shares == [12] * 10 + [0] * 30 + [12] * 10
+    assert shares == [12] * 10 + [0] * 25 + [12] * 10 + [0] * 5

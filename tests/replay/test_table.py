@@ -1,12 +1,13 @@
 """The table in this process: inserts up to a deadline, batches, priorities, snapshots."""
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from headrace._native import Server
-from headrace.errors import ClosedError
+from headrace.errors import ClosedError, ConfigError
 from headrace.replay import BatchBuffer, ChunkWriter, Experience, Signature, Table
 
 SIGNATURE = Signature((2,), "float32")
@@ -44,6 +45,8 @@ def test_a_paused_table_takes_nothing_until_it_is_resumed() -> None:
     [chunk] = chunks(1)
     table.set_paused(True)
     assert table.insert(chunk, timeout_seconds=0.0) is None
+    with pytest.raises(ConfigError, match="timeout_seconds is nan"):
+        table.insert(chunk, timeout_seconds=math.nan)
     table.set_paused(False)
     assert table.insert(chunk, timeout_seconds=0.0) == 0
     table.close()

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -68,6 +69,15 @@ def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r'pip install "headrace\[video\]"'):
         require_video(tmp_path / "video.mp4")
     require_video(tmp_path / "video.gif")
+
+
+def test_a_package_without_its_program_is_found_before_there_are_frames(tmp_path, monkeypatch):
+    def find() -> str:
+        raise RuntimeError("No ffmpeg exe could be found")
+
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", SimpleNamespace(get_ffmpeg_exe=find))
+    with pytest.raises(ConfigError, match="needs the program ffmpeg: No ffmpeg exe could be found"):
+        require_video(tmp_path / "video.mp4")
 
 
 @pytest.mark.parametrize("suffix", [".gif", ".mp4"])

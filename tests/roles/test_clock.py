@@ -43,6 +43,17 @@ def test_skipped_seconds_are_left_out(time: Time) -> None:
     assert phases.seconds["work"] == 1
 
 
+def test_no_more_is_skipped_than_the_phase_has_lasted(time: Time) -> None:
+    phases = PhaseClock(("work", "wait"))
+    time.now += 5
+    phases.enter("work")
+    time.now += 1
+    phases.skip(4)  # of which three were in the phase before
+    time.now += 2
+    phases.enter("wait")
+    assert phases.seconds == {"work": 2, "wait": 5}
+
+
 def test_progress_resets_the_stall_timer(time: Time) -> None:
     phases = PhaseClock(("work", "wait"))
     stall = StallTimer(phases)

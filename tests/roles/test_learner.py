@@ -1,4 +1,4 @@
-"""Staleness of the policies that made a batch."""
+"""The learner's counts, and the staleness of the policies that made a batch."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from headrace.algorithms.base import Update, Updater
+from headrace.errors import ServerError
 from headrace.roles.learner import Learner
 from headrace.types import Array, Batch
 
@@ -55,3 +56,13 @@ def test_mean_staleness_is_that_of_all_updates() -> None:
         staleness.append(learner.staleness)
     assert staleness == [10.0, 0.0]  # of policies of versions 11 and 12
     assert learner.mean_staleness == 5.0
+
+
+def test_an_update_counts_though_the_server_does_not_take_its_priorities() -> None:
+    def refuse(*arguments: object) -> None:
+        raise ServerError("the server was restarted")
+
+    learner = Learner(Still(), lambda timeout: batch([1]), refuse, None, publish_period=100)
+    with pytest.raises(ServerError):
+        learner.step(1.0)
+    assert (learner.steps, learner.loss) == (1, 0.5)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from headrace._native import ChunkWriter, Signature
-from headrace.errors import ClosedError, ConfigError, HeadraceError, StorageError
+from headrace.errors import ClosedError, ConfigError, HeadraceError, ServerError, StorageError
 from headrace.servers import redis_connection
 from headrace.servers.base import Endpoint
 from headrace.servers.redis import RedisRoleServer, RedisServer
@@ -308,6 +308,13 @@ def test_a_learner_that_pulls_makes_room(ends: Ends, redis_server: Any) -> None:
     assert actor.result() == [None] * 60
     while table.stats()["size"] < 240:
         assert batches.next(10.0) is not None
+
+
+def test_a_message_of_another_program_is_named(ends: Ends, redis_server: Any) -> None:
+    server = ends.server(redis_server.address)
+    server._connection.call(lambda client: client.rpush(server._key("mailbox", "reports"), b"stray"))
+    with pytest.raises(ServerError, match=r"mailbox:reports has a message of 5 bytes, which is not of this run"):
+        server.drain("reports")
 
 
 def test_a_replica_refuses_experience(ends: Ends, redis_server: Any) -> None:

@@ -309,6 +309,8 @@ def test_options_are_the_study_s_own(capsys) -> None:
         ("--simulated --algorithms a3c --topologies lock", "algorithms is a3c; it must be dqn or a3c with --simulated"),
         ("--simulated --workers 2 3", "workers is 3; it must be a divisor of 64 with --simulated"),
         ("--parts factors --workers 4", "workers is 4; it must be left out with --parts factors"),
+        ("--parts faults ablation --workers 2", "workers is 2; it must be left out with --parts faults ablation"),
+        ("--parts ablation --algorithms dqn", "algorithms is dqn; it must be left out with --parts ablation"),
     ],
 )
 def test_mistakes_are_one_line(capsys, words: str, message: str) -> None:
@@ -318,6 +320,6 @@ def test_mistakes_are_one_line(capsys, words: str, message: str) -> None:
     assert error.count("\n") == 1
 
 
-def test_a_acting_processes_below_one_is_refused() -> None:
+def test_a_number_of_workers_below_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="workers is -1; it must be above 0"):
         ConcurrencyOptions(workers=(1, -1))

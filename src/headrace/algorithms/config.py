@@ -90,6 +90,8 @@ class Algorithm(ABC):
     """What --help says of it, in a few words."""
     action_kinds: ClassVar[tuple[ActionKind, ...]]
     """Kinds of action spaces that it takes."""
+    unused_settings: ClassVar[tuple[str, ...]] = ()
+    """Names of a topology's settings that have no effect on it."""
     fixed_exploration: ClassVar[tuple[str, ...]] = ()
     """Its settings of an exploration that is fixed for each environment, as Ape-X's."""
     decaying_exploration: ClassVar[tuple[str, ...]] = ()

@@ -216,7 +216,7 @@ def _is_value(word: str, texts: bool, names: Collection[str]) -> bool:
     """Whether a flag with several values takes a word: a number or, if its values are strings, any word but `names`."""
     if texts:
         return not word.startswith("-") and word not in names
-    return re.match(r"\.?\d", word) is not None
+    return re.fullmatch(r"[\d.,_]+(e[+-]?\d+)?[a-z]*", word, re.IGNORECASE) is not None
 
 
 def repeating(arguments: Sequence[str], directory: str) -> list[str]:

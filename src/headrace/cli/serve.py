@@ -62,6 +62,8 @@ class _Options:
         period = self.shard_save_period_seconds
         require("shard_save_period", period, 0 < period <= 86400, "above 0, at most a day")
         require("shard_save_period", period, self.data is not None or period == 1.0, "left out without --data")
+        for name, text in (*(("listen", each) for each in self.listen), ("data", str(self.data))):
+            require(name, ascii(text), text.isprintable(), "one that can be printed")
         polls = any(map(bypass.is_bypass, self.listen))
         refused = polls and self.metrics_listen is not None
         require("metrics_listen", self.metrics_listen, not refused, "left out with a dpdk: address in --listen")

@@ -68,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
         f"simulate-{config.environment}", config.algorithm.name, datetime.now()
     )
     require_output_folder(path)
-    if (path / "capacity.csv").exists():
+    if (path / "capacity.csv").exists() or any(path.glob("cores-*")):
         raise ConfigError(f"{path} has an earlier prediction; another --output is required")
     with held_back():
         from headrace.simulation.capacity import predict, write_tables

@@ -205,7 +205,8 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
     defaults = f"Defaults below are {whose}, with --algorithm {algorithm} --topology {topology}."
     read: Options = parse(kind, words, prog=prog, default=default, description=f"{description} {defaults}")
     for flag in given_flags(words):
-        read.require_effect(flag[2:].replace("-", "_"))
+        if flag.startswith("--"):
+            read.require_effect(flag[2:].replace("-", "_"))
     return read
 
 

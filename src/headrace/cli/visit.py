@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace._native import Client
-from headrace.errors import ConfigError, ServerError
+from headrace.errors import ConfigError, ServerError, require
 from headrace.servers import is_redis, read_token, shown
 
 __all__ = ["visit"]
@@ -25,6 +25,7 @@ def visit(address: str, token_file: Path | None) -> Iterator[Client]:
             f"address is {shown(address)}; it must be a Headrace server's, tcp://, unix: or dpdk: "
             "(use redis-cli for Redis)"
         )
+    require("address", ascii(address), address.isprintable(), "one that can be printed")
     token = read_token(token_file) if token_file else None
     try:
         client = Client(address, _CONNECT_SECONDS, token=token, request_timeout_seconds=_REQUEST_SECONDS)

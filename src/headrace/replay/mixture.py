@@ -11,6 +11,8 @@ __all__ = ["MixedBatches", "SampledBatches"]
 
 _FRESH_BATCHES = 1000
 """Interval, in batches, of checks for new simulated transitions."""
+_STALE_BATCHES = 50
+"""The same while none arrive."""
 _GOLDEN = 0.6180339887498949
 """The fractional parts of its multiples are spread evenly over 0 to 1, however many there are."""
 
@@ -40,10 +42,10 @@ class MixedBatches:
     limiter counts the whole batch, so the replay ratio does not depend on the mixture. The draw is stratified, so the
     remaining real rows are spread evenly over it.
 
-    Batches are also all real if no new simulated transition has arrived for a thousand batches, so that what a gated
-    model left behind is not learned repeatedly. A simulated transition's weight is the mean weight of the real ones in
-    its batch. `key` and `policy_version` of a batch cover only its real rows, as priorities and staleness do.
-    Implements `Batches`.
+    Batches are also all real if no new simulated transition has arrived for a thousand batches, until some arrive, so
+    that what a gated model left behind is not learned repeatedly. A simulated transition's weight is the mean weight of
+    the real ones in its batch. `key` and `policy_version` of a batch cover only its real rows, as priorities and
+    staleness do. Implements `Batches`.
     """
 
     def __init__(
@@ -71,9 +73,9 @@ class MixedBatches:
         if not self._real.sample_into(self._buffer, self._exponent, timeout_seconds):
             return None
         if self._count >= self._next_look:
-            self._next_look = self._count + _FRESH_BATCHES
             inserts = self._simulated.stats()["inserts"]
             self._fresh, self._inserts = inserts != self._inserts, inserts
+            self._next_look = self._count + (_FRESH_BATCHES if self._fresh else _STALE_BATCHES)
         self._count += 1
         if not (self._fresh and self._simulated.sample_into(self._simulated_buffer, 0.0, 0.0)):
             return self._buffer.arrays

@@ -116,9 +116,14 @@ def _write_gif(frames: Iterator[Frame], path: Path, fps: float) -> None:
 
 def _ffmpeg() -> Any:
     try:
-        return import_module("imageio_ffmpeg")
+        module = import_module("imageio_ffmpeg")
     except ImportError:
         raise ConfigError('writing an .mp4 needs an extra: pip install "headrace[video]" (or name a .gif)') from None
+    try:
+        module.get_ffmpeg_exe()
+    except RuntimeError as error:  # a package without the program, and none on the PATH
+        raise ConfigError(f"writing an .mp4 needs the program ffmpeg: {error} (or name a .gif)") from None
+    return module
 
 
 @contextlib.contextmanager

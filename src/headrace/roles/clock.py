@@ -16,7 +16,7 @@ class PhaseClock:
     """Accumulates the seconds spent in each phase; enter() switches phases.
 
     In a simulated run, the time of a phase passes at its end: the time that its work costs for `rows` environments.
-    One thread enters phases. Other threads may read `phase`, `entered` and `seconds`, each of which is replaced whole.
+    One thread enters phases. Other threads may read `phase`, `entered` and `seconds`, whose keys stay the same.
     """
 
     def __init__(self, phases: Sequence[str], rows: int = 1) -> None:
@@ -32,8 +32,8 @@ class PhaseClock:
         return self.phase, self.entered, self.beats
 
     def skip(self, seconds: float) -> None:
-        """Excludes this many seconds from the current phase."""
-        self.entered += seconds
+        """Excludes this many seconds from the current phase, if it has lasted that long: otherwise all of it."""
+        self.entered = min(self.entered + seconds, monotonic())
 
     def restart(self, phase: str) -> None:
         """Begins a phase without counting the time since the last one began."""

@@ -9,7 +9,7 @@ from headrace.roles.base import Role, Stop
 from headrace.roles.messages import REPORTS, Figures, Report
 from headrace.servers.base import RoleServer
 
-__all__ = ["Heartbeat"]
+__all__ = ["Heartbeat", "send_report"]
 
 _PERIOD_SECONDS = 1.0
 
@@ -44,13 +44,17 @@ class Heartbeat:
 
     def send(self, server: RoleServer, figures: Figures) -> None:
         """Reports these figures now, over this connection: a request to stop may have interrupted the role's own."""
-        role = self._role
-        report: Report = {
-            "role": role.kind,
-            "index": role.index,
-            "generation": role.generation,
-            "phase": self._phase,
-            "stalled_seconds": 0.0,
-            **figures,
-        }
-        server.put(REPORTS, json.dumps(report).encode())
+        send_report(server, self._role, self._phase, 0.0, figures)
+
+
+def send_report(server: RoleServer, role: Role, phase: str, stalled_seconds: float, figures: Figures) -> None:
+    """Reports these figures, and for how long the phase has shown no progress."""
+    report: Report = {
+        "role": role.kind,
+        "index": role.index,
+        "generation": role.generation,
+        "phase": phase,
+        "stalled_seconds": stalled_seconds,
+        **figures,
+    }
+    server.put(REPORTS, json.dumps(report).encode())

@@ -80,14 +80,14 @@ class Learner:
             raise DivergenceError(
                 f"training diverged: the loss of update {self.steps + 1} is {update.loss}; {required} required"
             )
-        self.clock.enter("priorities")
-        if self._update_priorities is not None:
-            self._update_priorities(batch.key, update.priority)
         self.loss = float(update.loss)
         self.staleness = float(_behind(self.steps + 1, batch.policy_version).mean())
         self._staleness_sum += self.staleness
         self._updates += 1
         self.steps += 1
+        self.clock.enter("priorities")
+        if self._update_priorities is not None:  # after the counts: a server that is gone must not undo the update
+            self._update_priorities(batch.key, update.priority)
         if self._publisher is not None and self.steps % self._publish_period == 0:
             self.clock.enter("publish")
             self._probe = batch.observation[:_PROBE_ROWS].copy()

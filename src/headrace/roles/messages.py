@@ -61,7 +61,7 @@ class Planned(TypedDict):
     simulated: int
     """Transitions sent to the learner."""
     dropped: int
-    """Steps left out because the model's members disagreed."""
+    """Simulations ended because the model's members disagreed."""
     gated: int
     """Steps left out because the model's error was above its limit."""
 

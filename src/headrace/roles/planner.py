@@ -27,7 +27,7 @@ from headrace.types import Array, Batch, EnvironmentSpec
 
 __all__ = ["Planner", "PlannerRole", "PlannerSettings"]
 
-_POLL_SECONDS = 0.005
+_POLL_SECONDS = 0.01
 _ROWS = 128
 """Number of simulations in one batch."""
 _CATCH_UP_STEPS = 10_000
@@ -189,6 +189,10 @@ class PlannerRole(Role):
                 alive()
                 stop.wait(_POLL_SECONDS)
 
+        def inserts() -> int:
+            return int(transitions.stats()["inserts"])
+
+        steps = 0
         with contextlib.suppress(ClosedError):
             while True:
                 alive()
@@ -207,7 +211,11 @@ class PlannerRole(Role):
                         index=self.index,
                         generation=self.generation,
                     )
-                if planner is None or not planner.advance(int(transitions.stats()["inserts"])):
+                    steps = inserts()
+                if planner is None:
                     stop.wait(_POLL_SECONDS)
+                elif not planner.advance(steps):  # all that is due at these steps is done
+                    stop.wait(_POLL_SECONDS)
+                    steps = inserts()
         with contextlib.suppress(ClosedError):
             alive.send(context.connect(), figures())

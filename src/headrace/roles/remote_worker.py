@@ -75,14 +75,16 @@ def build_worker(
 ) -> Worker:
     """Builds a worker for the algorithm; `table` is None for an algorithm without replay.
 
-    `clock` is its own, and gets a beat before each environment's constructor.
+    `clock` is its own, in the phase "environment" while environments are made, and gets a beat before each constructor.
     """
     acting = settings.acting
     algorithm = acting.algorithm
     require_spec(acting.environment, describe(acting.environment), acting.spec)
     if clock is not None:
-        clock.beat()
+        clock.restart("other")  # importing torch and opening the vectors may take minutes
     updater = algorithm.make_updater(acting.spec, "cpu", settings.update_seed, open_vector, settings.engine)
+    if clock is not None:
+        clock.restart("environment")  # whose constructors may hang
     if algorithm.rollouts is not None:
         return RolloutWorker(
             acting.environment,

@@ -8,7 +8,6 @@ Counts and timings are totals of this process, so a lost report does no harm; on
 episodes.
 """
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -21,7 +20,8 @@ from headrace.errors import ClosedError
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import HANG_STATUS, Role
 from headrace.roles.clock import PhaseClock, StallTimer
-from headrace.roles.messages import REPORTS, Acted, Figures, Report
+from headrace.roles.heartbeat import send_report
+from headrace.roles.messages import Acted, Figures
 from headrace.servers.base import RoleServer
 
 __all__ = ["ActorReporter", "end_process"]
@@ -138,15 +138,7 @@ class ActorReporter:
         if more is not None:
             acted: Acted = {"steps": steps, "episodes": episodes, "seconds": seconds, "returns": returns}
             figures = {**figures, "writer": self._writer, "acted": acted, **more}
-        report: Report = {
-            "role": self._role.kind,
-            "index": self._role.index,
-            "generation": self._role.generation,
-            "phase": self._clock.phase,
-            "stalled_seconds": stalled_seconds,
-            **figures,
-        }
-        self._server.put(REPORTS, json.dumps(report).encode())
+        send_report(self._server, self._role, self._clock.phase, stalled_seconds, figures)
 
 
 def end_process(reason: str) -> None:

@@ -243,6 +243,11 @@ class RedisServer(_Run, RunServer):
         messages = []
         with self._drain_lock:
             for numbered in self._take_messages(mailbox):
+                if len(numbered) < _NUMBER.size:
+                    raise ServerError(
+                        f"{self._key('mailbox', mailbox)} has a message of {len(numbered)} bytes, which is not of this "
+                        f"run: at least {_NUMBER.size} are required, and no other programs that write to the run's keys"
+                    )
                 writer, number = _NUMBER.unpack_from(numbered)
                 if number > self._last_messages.get(writer, 0):
                     self._last_messages[writer] = number

@@ -100,6 +100,10 @@ class RunConfig:
     def require_effect(self, setting: str) -> None:
         """Raises ConfigError if a setting that the user gives has no effect next to the others."""
         algorithm, topology = type(self.algorithm), type(self.topology)
+        if setting in algorithm.unused_settings:
+            raise ConfigError(
+                f"{setting} is given, and algorithm is {algorithm.name}, on which it has no effect: leave it out"
+            )
         unused = topology.unused_settings(algorithm)
         if setting in unused:
             able = TOPOLOGIES.names_where(lambda kind: setting not in kind.unused_settings(algorithm))

@@ -36,6 +36,7 @@ class ServerConfig:
         address = self.address
         if isinstance(address, str):
             require("server", shown(address), address.startswith(_SCHEMES), "tcp://, unix:, dpdk: or redis://")
+            require("server", ascii(shown(address)), address.isprintable(), "an address that can be printed")
         else:
             require("server", address, address is None, "a string or none")
         check_types(self)

@@ -55,7 +55,7 @@ _DRAFT = "writing"
 _BLOCK = 1 << 22
 _SHORTEST_PAUSE_SECONDS = 1.0
 _SAVING_SHARE = 0.02
-"""Maximum share of a run's time spent on checkpoints."""
+"""Share of a run's time spent on its first checkpoints; `checkpoint_period_seconds` limits the pauses after others."""
 
 
 class Checkpoint(NamedTuple):
@@ -123,7 +123,10 @@ def save_checkpoint(
 
 
 def change_state(folder: Path, **changes: Any) -> Path:
-    """Replaces the newest checkpoint by one whose state has other values of these fields; raises StorageError."""
+    """Replaces the newest checkpoint by one whose state has other values of these fields.
+
+    Raises StorageError, and CheckpointError if there is none, or a broken one.
+    """
     newest = newest_checkpoint(folder)
     state = dataclasses.replace(newest.state, **changes)
     linked = {name: fingerprint for name, fingerprint in newest.manifest.items() if name != _STATE}

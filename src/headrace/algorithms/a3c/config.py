@@ -34,6 +34,7 @@ class A3C(OnPolicy):
     name: ClassVar[str] = "a3c"
     summary: ClassVar[str] = "learns a policy and a value from rollouts, not with apex"
     action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "continuous")
+    unused_settings: ClassVar[tuple[str, ...]] = ("chunk_steps",)
 
     learning_rate: float = 7e-4
     entropy_bonus: float = 0.01

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.algorithms.config import OffPolicy, Tuned, require_decays, require_not_negative
-from headrace.algorithms.sac.actor_critic import MOST_TEMPERATURE, GaussianActorCritic
+from headrace.algorithms.sac.actor_critic import GaussianActorCritic
 from headrace.errors import require
 from headrace.fields import MOST_STEPS, require_positive
 
@@ -45,18 +45,11 @@ class CrossQ(GaussianActorCritic):
     """Momentum of the running statistics: the share that each update keeps; the rest comes from the batch."""
     renormalization_starts: int = 100_000
     """Updates of a network before its batch normalization becomes batch renormalization."""
-    initial_temperature: float = 1.0
-    """Weight of the entropy in the objective at the first update (alpha); it is learned from there."""
     temperature_learning_rate: float = 1e-3
-    """Learning rate of the log temperature."""
-    target_entropy: float | None = None
-    """Entropy in nats that the temperature is adjusted to; None is minus the number of action dimensions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "temperature_learning_rate")
         require_positive(self, "policy_update_period", most=MOST_STEPS)
-        require_positive(self, "initial_temperature", most=MOST_TEMPERATURE)
         require_not_negative(self, "renormalization_starts")
         require_decays(self, "adam_beta1", "statistics_momentum")
         for name in ("target_update_period", "target_update_rate"):

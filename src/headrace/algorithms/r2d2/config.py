@@ -36,6 +36,7 @@ class R2D2(DQN):
     name: ClassVar[str] = "r2d2"
     summary: ClassVar[str] = "DQN with a recurrent network"
     action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
+    unused_settings: ClassVar[tuple[str, ...]] = ("chunk_steps",)
 
     hidden: tuple[int, ...] = (64,)
     """Widths of the dense layers before the recurrent one; if dueling, the last is that of the streams after it."""

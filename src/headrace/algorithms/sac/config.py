@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.algorithms.config import Tuned
-from headrace.algorithms.sac.actor_critic import MOST_TEMPERATURE, GaussianActorCritic
-from headrace.fields import require_positive
+from headrace.algorithms.sac.actor_critic import GaussianActorCritic
 
 if TYPE_CHECKING:
     from headrace.algorithms.base import Updater
@@ -32,18 +31,6 @@ class SAC(GaussianActorCritic):
     """1 copies the critics to their targets; below 1 averages (Polyak)."""
     samples_per_step: float = 256.0
     """Replay ratio: transitions sampled per environment step, the same in every topology; the paper's is 256."""
-
-    initial_temperature: float = 1.0
-    """Weight of the entropy in the objective at the first update (alpha); it is learned from there."""
-    temperature_learning_rate: float = 3e-4
-    """Learning rate of the log temperature."""
-    target_entropy: float | None = None
-    """Entropy in nats that the temperature is adjusted to; None is minus the number of action dimensions."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(self, "temperature_learning_rate")
-        require_positive(self, "initial_temperature", most=MOST_TEMPERATURE)
 
     @classmethod
     def presets(cls) -> Mapping[str, Tuned]:

@@ -32,6 +32,12 @@ _SIMULATED_DEFAULTS: Mapping[Scale, Mapping[str, Any]] = {
 }
 """The defaults that differ from those of real runs."""
 _FACTOR_SEEDS = 10
+_FIXED = {
+    "algorithms": {"ablation", "faults", cases.FACTORS},
+    "topologies": {"ablation", cases.FACTORS},
+    "workers": {"ablation", "faults", cases.FACTORS},
+}
+"""Parts whose cases an option does not change."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +71,9 @@ class ConcurrencyOptions(Options):
         super().__post_init__()
         require("parts", " ".join(self.parts), not (self.parts and self.simulated), "left out with --simulated")
         for field in ("algorithms", "topologies", "workers"):
-            text, alone = " ".join(map(str, getattr(self, field))), self.parts == (cases.FACTORS,)
-            require(field, text, not (alone and text), "left out with --parts factors, whose cases are fixed")
+            text, fixed = " ".join(map(str, getattr(self, field))), _FIXED[field]
+            only = bool(self.parts) and set(self.parts) <= fixed
+            require(field, text, not (only and text), f"left out with --parts {' '.join(self.parts)}: they are fixed")
         if self.simulated:
             able = "dqn or a3c with --simulated, and a3c only if topologies has hogwild or is left out"
             shares = not self.topologies or "hogwild" in self.topologies
