@@ -15,9 +15,6 @@ from headrace.servers.simulated_connections import answer, send
 
 __all__ = ["SimulatedShards"]
 
-_RECONNECT_SECONDS = 60.0
-"""Of real time: the native server closes a connection without a request for an hour."""
-
 
 class SimulatedShards:
     """A model in shards of the run's server, over a simulated link; has the methods of `ShardedModel`.
@@ -31,13 +28,7 @@ class SimulatedShards:
                 f"shard_servers is {' '.join(map(shown, servers))}; it must be left out with launcher simulated"
             )
         self._server = find_server(endpoint.address)
-        self._model = ShardedModel(
-            [self._server.listen_for_shards()],
-            name,
-            count,
-            shards=shards,
-            reconnect_seconds=_RECONNECT_SECONDS,
-        )
+        self._model = ShardedModel([self._server.listen_for_shards()], name, count, shards=shards)
         self._bytes = 4 * count
         self._linked = True
 
