@@ -93,6 +93,14 @@ class WindowForm:
         """The episode's step with which a window begins."""
         return max(0, window * self.stride - self.burn_in)
 
+    def begins_at(self, step: int) -> bool:
+        """Whether a window begins with this step of the episode."""
+        return step == 0 or (step + self.burn_in) % self.stride == 0
+
+    def end(self, window: int) -> int:
+        """The number of the episode's steps that complete a window."""
+        return window * self.stride + self.learned + self.n_step - 1
+
     def unpack(self, records: NDArray[np.uint8]) -> Windows:
         """The windows of records [B, bytes]; frames are stacked."""
         fields = records.view(self.record)[:, 0]
@@ -185,8 +193,6 @@ class _Episode:
         self._rewards: list[float] = []
         self.states: dict[int, NDArray[np.float32]] = {}  # [S] by the step with which a window begins
         self._window = 0  # the next to be written
-        self._begin = 0  # the next step with which a window begins
-        self._beginning = 0  # that window
 
     @property
     def _steps(self) -> int:
@@ -194,11 +200,8 @@ class _Episode:
 
     def append(self, state: NDArray[np.float32], action: int, reward: float, observation: Array) -> None:
         """Adds a step: the state before it, and what followed."""
-        if self._steps == self._begin:
-            self.states[self._begin] = state.copy()
-            while self._form.begin(self._beginning) == self._begin:
-                self._beginning += 1
-            self._begin = self._form.begin(self._beginning)
+        if self._form.begins_at(self._steps):
+            self.states[self._steps] = state.copy()
         self._actions.append(action)
         self._rewards.append(reward)
         self._frames.append(observation)
@@ -208,10 +211,10 @@ class _Episode:
         form = self._form
         records = []
         while True:
-            begin = self._window * form.stride  # of the learned steps
-            if not ended and self._steps < begin + form.learned + form.n_step - 1:
+            if not ended and self._steps < form.end(self._window):
                 break
-            if ended and self._window and self._steps <= begin - form.stride + form.learned:
+            learned_before = (self._window - 1) * form.stride + form.learned
+            if ended and self._window and self._steps <= learned_before:
                 break
             records.append(self._pack(terminated))
             self._next_window()
@@ -219,7 +222,7 @@ class _Episode:
 
     def drop(self) -> None:
         """Passes over the windows that are complete, of an episode that has not ended."""
-        while self._steps >= self._window * self._form.stride + self._form.learned + self._form.n_step - 1:
+        while self._steps >= self._form.end(self._window):
             self._next_window()
 
     def _next_window(self) -> None:
@@ -235,7 +238,7 @@ class _Episode:
     def _pack(self, terminated: bool) -> Array:
         form = self._form
         begin = form.begin(self._window)
-        steps = min(self._steps - begin, self._window * form.stride - begin + form.learned + form.n_step - 1)
+        steps = min(self._steps, form.end(self._window)) - begin
         record = np.zeros((), self._record)
         record["burn_in"] = self._window * form.stride - begin
         record["steps"] = steps
