@@ -145,7 +145,7 @@ SessionOptions Loop::session_options(std::string peer, bool is_unix) const {
   SessionOptions options{.limits = options_.limits, .peer = std::move(peer), .yields = true};
   if (is_unix) {
     options.make_region = make_shared_region;
-    options.limits.peer_end_is_seen = true;
+    options.sees_end = true;
   }
   if (options_.token) {
     options.token = &*options_.token;

@@ -22,7 +22,6 @@ struct Limits {
   std::chrono::seconds frame_wait{60};  // behind 64 KiB a second, within a frame that has begun
   std::chrono::seconds output_wait{60};  // behind 64 KiB a second, in taking what waits for it
   std::chrono::seconds idle_wait{3600};  // without a request, unless one of the peer is held
-  bool peer_end_is_seen = false;         // then no idle_wait after its first request: a dead peer never stays connected
   std::chrono::seconds memory_wait{10};  // likewise: then its buffers are released, and taken again when needed
 };
 

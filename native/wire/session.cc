@@ -45,6 +45,7 @@ Session::Session(Server& server, SessionOptions options, Time now)
       token_(options.token),
       nonce_(options.nonce),
       make_region_(std::move(options.make_region)),
+      sees_end_(options.sees_end),
       yields_(options.yields),
       meter_(server.add_meter(std::move(options.peer))),
       input_(server.budget()),
@@ -136,7 +137,7 @@ void Session::release_memory() {
 // A peer that connects and then requests nothing takes a place from others.
 bool Session::idle_too_long() const {
   const bool asks = meter_->requests.load() > 0 || !input_.bytes().empty();
-  if (asks && limits_.peer_end_is_seen) return false;
+  if (asks && sees_end_) return false;
   return now_ - request_since_ >= (asks ? limits_.idle_wait : std::min(limits_.idle_wait, limits_.proof_wait));
 }
 

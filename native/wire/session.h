@@ -63,7 +63,8 @@ struct SessionOptions {
   bool token_required = true;    // else a peer may show it, to have the server prove that it knows it
   Nonce nonce = {};              // random, never used before, where there is a token
   MakeRegion make_region = {};
-  bool yields = false;  // to other sessions of the same thread; else all received frames are handled at once
+  bool sees_end = false;  // a dead peer is closed at once: then no idle_wait after the first request
+  bool yields = false;    // to other sessions of the same thread; else all received frames are handled at once
 };
 
 class Session {
@@ -217,6 +218,7 @@ class Session {
   const Token* const token_;
   const Nonce nonce_;
   const MakeRegion make_region_;
+  const bool sees_end_;
   const bool yields_;
   const std::shared_ptr<ConnectionMeter> meter_;
   ReceiveBuffer input_;
