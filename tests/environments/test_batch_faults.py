@@ -47,6 +47,7 @@ STEP = """
         ("observation[:5]", "reward", "observation has shape (5,); its space declares (8,)"),
         ("observation[None]", "reward", "observation has shape (1, 8); its space declares (8,)"),
         ("None", "reward", "observation has dtype object; its space declares float32"),
+        ("(observation, {})", "reward", "observation is (array([1., 0., 0., 0., 0., 0., 0., 0.], dtype=float32), {"),
         ("observation + 1j", "reward", "observation has dtype complex64; its space declares float32"),
         ("observation / np.where(np.arange(8) == 2, -0.0, 1)", "reward", "observation[2] is nan"),
         ("np.where(np.arange(8) == 5, -np.inf, 0)", "reward", "observation[5] is -inf"),

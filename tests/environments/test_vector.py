@@ -175,6 +175,8 @@ class Scripted(VectorEnv[Any, Any, Any]):
         ({"reward": np.array([0, np.nan])}, "index 5, episode 0, step 1: reward is nan; a finite float32 is required"),
         ({"reward": np.zeros(3)}, r"indexes 4 to 5: reward is float64 \(3,\); numbers \(2,\) are required"),
         ({"observation": np.zeros((2, 4))}, r"observation has shape \(2, 4\); \(2, 3\) is required by its space"),
+        ({"observation": (np.zeros((2, 3)), {})}, r"observation is \(array\(.*; an array is required"),
+        ({"reward": ([0], 1)}, r"reward is \(\[0\], 1\); an array is required"),
         ({"observation": np.full((2, 3), "a")}, "observation has dtype str32; its space declares float32"),
         ({"observation": np.array([[0, 0, 0], [0, np.inf, 0]])}, r"index 5, .*: observation\[1\] is inf; every value"),
     ],

@@ -57,6 +57,12 @@ class Shape(Walk):
     def observe(self):
         return np.zeros(3, np.float32)
 
+class NoLast(Walk):
+    """An episode's last observation is missing."""
+    def step(self, action):
+        observation, *others = super().step(action)
+        return None if self.steps == self.limit else observation, *others
+
 class Masked(Walk):
     """Only action 1 is legal."""
     def reset(self, **options):
@@ -215,6 +221,12 @@ def test_an_environment_without_faults(own: None) -> None:
         ("Random", "determinism", "warning", "step 0: observation differs"),
         ("Shape", "observations", "error", "observation has shape [3]; its space declares [2]"),
         ("Shape", "gymnasium", "error", ""),
+        (
+            "NoLast",
+            "observations",
+            "error",
+            "step 20: observation has shape []; its space declares [2]; 10 of 211 are out",
+        ),
         ("NoInfo", "info", "error", "step 0: info is None; it must be a dict"),
         ("NoInfo", "determinism", "ok", ""),
         ("Text", "steps", "error", "reward is '"),

@@ -49,6 +49,15 @@ def episode_seed(seed: int, index: int, episode: int) -> int:
     return int(np.random.SeedSequence([seed, index, episode]).generate_state(1)[0] >> 1)
 
 
+def read_array(name: str, value: Any) -> Array:
+    """`value` as an array, not copied; raises EnvironmentFault if it is ragged, like a pair of an array and a dict."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        shown = " ".join(repr(value).split())
+        raise EnvironmentFault(f"{name} is {shown:.60}; an array is required") from None
+
+
 def read_reward(reward: Any) -> float:
     """What an environment's step() returned as reward; raises EnvironmentFault unless it is a real number.
 

@@ -7,7 +7,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed, read_flag, read_reward
+from headrace.environments.base import (
+    EnvironmentBatch,
+    Episode,
+    OpenEpisode,
+    episode_seed,
+    read_array,
+    read_flag,
+    read_reward,
+)
 from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
 from headrace.environments.records import FLOAT32_MAX, finite_float32
@@ -233,7 +241,10 @@ class SingleEnvironments(EnvironmentBatch):
                 self._fault(index, str(error))
             return
         if type(observation) is not np.ndarray or observation.dtype != self._dtype:
-            observation = np.asarray(observation)
+            try:
+                observation = read_array("observation", observation)
+            except EnvironmentFault as error:
+                self._fault(index, str(error))
             if not np.can_cast(observation.dtype, self._dtype, "same_kind"):
                 self._fault(
                     index, f"observation has dtype {observation.dtype.name}; its space declares {self._dtype.name}"

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed
+from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed, read_array
 from headrace.environments.calls import calling
 from headrace.environments.records import FLOAT32_MAX, MASK, finite_float32, row_of
 from headrace.environments.spaces import convert_spaces
@@ -207,8 +207,14 @@ class VectorEnvironments(EnvironmentBatch):
                     self._store_row(out, index, row_of(observation, index), mask, final=bool(final[index]))
                 raise
             return out
-        out[:] = self._checked(np.asarray(observation), out.shape)
+        out[:] = self._checked(self._array("observation", observation), out.shape)
         return out
+
+    def _array(self, name: str, value: Any, index: int | None = None) -> Array:
+        try:
+            return read_array(name, value)
+        except EnvironmentFault as error:
+            self._fault(index, str(error))
 
     def _checked(self, array: Array, shape: tuple[int, ...], index: int | None = None) -> Array:
         """An observation of environment `index`, or, without it, those of all of them, [E, *O]."""
@@ -226,7 +232,7 @@ class VectorEnvironments(EnvironmentBatch):
     def _store_row(self, out: Array, index: int, observation: Any, info: Mapping[str, Any], *, final: bool) -> None:
         """Stores the observation of one environment."""
         if self._packer is None:
-            out[index] = self._checked(np.asarray(observation), self._shape, index)
+            out[index] = self._checked(self._array("observation", observation, index), self._shape, index)
             return
         try:
             self._packer.pack(observation, info, out[index], final=final)
@@ -235,7 +241,7 @@ class VectorEnvironments(EnvironmentBatch):
 
     def _column(self, name: str, values: Any, dtype: type) -> Array:
         """A new array [E] of a step's results."""
-        array = np.asarray(values)
+        array = self._array(name, values)
         if array.shape != (len(self),) or array.dtype.kind not in "biuf":
             self._fault(None, f"{name} is {array.dtype.name} {array.shape}; numbers ({len(self)},) are required")
         return array.astype(dtype)

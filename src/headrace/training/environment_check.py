@@ -16,7 +16,7 @@ from headrace.algorithms.registry import ALGORITHMS
 from headrace.clock import monotonic
 from headrace.environments import describe, make, make_batch
 from headrace.environments.actions import BranchActions, action_parts
-from headrace.environments.base import read_reward
+from headrace.environments.base import read_array, read_reward
 from headrace.environments.calls import calling
 from headrace.environments.records import MASK
 from headrace.environments.spaces import close
@@ -54,15 +54,33 @@ class Finding(NamedTuple):
     text: str
 
 
-class _Trace(NamedTuple):
-    """What N random steps of one environment gave."""
+class _Trace:
+    """What random steps of one environment gave."""
 
-    rewards: list[float]
-    seconds: list[float]  # of each step() call
-    lengths: list[int]  # of ended episodes
-    outside: list[str]  # each step whose observation is outside its space
-    unfit: bool  # whether one of these has another shape or dtype
-    infos: list[str]  # each step whose info is no dict
+    def __init__(self, space: gymnasium.Space[Any]) -> None:
+        self._space = space
+        self.observations = 0
+        self.rewards: list[float] = []
+        self.seconds: list[float] = []
+        """Of each step() call."""
+        self.lengths: list[int] = []
+        """Of ended episodes."""
+        self.outside: list[str] = []
+        """Each observation outside its space."""
+        self.unfit = False
+        """Whether one of these has another shape or dtype."""
+        self.infos: list[str] = []
+        """Each info that is no dict."""
+
+    def look(self, place: str, observation: Any, info: Any) -> None:
+        """Checks what reset() or step() returned; `place` says which."""
+        self.observations += 1
+        if not self._space.contains(observation):
+            text, unfit = _outside(self._space, observation)
+            self.outside.append(f"{place}: {text}")
+            self.unfit = self.unfit or unfit
+        if not isinstance(info, Mapping):
+            self.infos.append(f"{place}: info is {' '.join(repr(info).split()):.60}")
 
 
 def check_environment(environment_id: str, steps: int) -> Iterator[Finding]:
@@ -153,9 +171,10 @@ def _check_steps(environment_id: str, steps: int, clock: PhaseClock) -> Iterator
         close(environment, environment_id)
     if trace.outside:
         level: Literal["warning", "error"] = "error" if trace.unfit else "warning"
-        yield Finding(level, "observations", f"{trace.outside[0]}; {len(trace.outside):,} of {steps + 1:,} are outside")
+        count = f"{len(trace.outside):,} of {trace.observations:,}"
+        yield Finding(level, "observations", f"{trace.outside[0]}; {count} are outside")
     else:
-        yield Finding("ok", "observations", f"all {steps + 1:,} are inside their space")
+        yield Finding("ok", "observations", f"all {trace.observations:,} are inside their space")
     if trace.infos:
         yield Finding("error", "info", f"{trace.infos[0]}; it must be a dict")
     yield _judge_rewards(np.array(trace.rewards))
@@ -168,26 +187,19 @@ def _check_steps(environment_id: str, steps: int, clock: PhaseClock) -> Iterator
 
 
 def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -> _Trace:
-    """Takes random actions; the observation of each reset is checked too, but only that of the first is counted."""
-    trace, unfit = _Trace([], [], [], [], False, []), False
-    space = environment.observation_space
+    """Takes random actions."""
+    trace = _Trace(environment.observation_space)
     environment.action_space.seed(_SEED)
     clock.beat()
     observation, info = environment.reset(seed=_SEED)
+    trace.look("step 0", observation, info)
     length = 0
-    for index in range(steps + 1):
-        if not space.contains(observation):
-            text, wrong = _outside(space, observation)
-            trace.outside.append(f"step {index}: {text}")
-            unfit = unfit or wrong
-        if not isinstance(info, Mapping):
-            trace.infos.append(f"step {index}: info is {' '.join(repr(info).split()):.60}")
-        if index == steps:
-            break
+    for step in range(1, steps + 1):
         clock.beat()
         begin = monotonic()
         observation, reward, terminated, truncated, info = environment.step(_sample(environment, observation, info))
         trace.seconds.append(monotonic() - begin)
+        trace.look(f"step {step}", observation, info)
         trace.rewards.append(read_reward(reward))
         length += 1
         if terminated or truncated:
@@ -195,7 +207,8 @@ def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -
             length = 0
             clock.beat()
             observation, info = environment.reset()
-    return trace._replace(unfit=unfit)
+            trace.look(f"reset after step {step}", observation, info)
+    return trace
 
 
 def _sample(environment: gymnasium.Env[Any, Any], observation: Any, info: Any) -> Any:
@@ -223,7 +236,7 @@ def _outside(space: gymnasium.Space[Any], observation: Any) -> tuple[str, bool]:
     """Why an observation is outside its space, and whether its shape, dtype or kind is the reason."""
     if not isinstance(space, gymnasium.spaces.Box):
         return f"observation is {' '.join(repr(observation).split()):.60}; its space is {space!r:.60}", True
-    array = np.asarray(observation)
+    array = read_array("observation", observation)
     if array.shape != space.shape:
         return f"observation has shape {list(array.shape)}; its space declares {list(space.shape)}", True
     if not np.can_cast(array.dtype, space.dtype):
