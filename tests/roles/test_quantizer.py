@@ -176,7 +176,23 @@ def test_blobs_that_a_server_lost_are_published_again(bench: Bench) -> None:
     version, data = bench.policy()
     for name in (POLICY.news, POLICY.name, PARAMETERS.name):
         bench.native.drop(f"run/{name}")
+    bench.publish(5)  # by the learner, which finds that the server was restarted
     assert bench.policy() == (version, data)
+
+
+def test_an_earlier_start_publishes_nothing_among_the_blobs_of_a_later_one(bench: Bench) -> None:
+    thread = bench.start()
+    bench.publish(5)
+    bench.policy()
+    for name in (PARAMETERS.name, POLICY.name, POLICY.news):
+        bench.native.drop(f"run/{name}")
+    reports = len(bench.reports)
+    bench.wait_for(lambda: len(bench.reports) > reports + 5)
+    assert bench.server.fetch(POLICY.name) is None  # the later start has published no parameters yet
+    bench.publish(2)
+    thread.join(30)
+    assert not thread.is_alive()
+    assert bench.server.fetch(POLICY.name) is None
 
 
 @pytest.mark.parametrize("lost", [POLICY.name, POLICY.news])

@@ -47,7 +47,7 @@ class QuantizerRole(Role):
     policy: PolicyHandle
 
     def run(self, context: RoleContext) -> None:
-        """Runs until stopped; ends with ClosedError when the server is gone."""
+        """Runs until stopped; ends with ClosedError when the server is gone, or a later start uses it."""
         with new_executor("error") as executor:
             server = context.connect()
             quantizer = _Quantizer(server, self, executor)
@@ -99,12 +99,19 @@ class _Quantizer:
         return True
 
     def check(self) -> None:
-        """Publishes again what a restarted server has lost."""
+        """Publishes again what a restarted server has lost, once the learner has published its parameters again.
+
+        Raises ClosedError if the parameters there are older: a later start of the run has replaced this one.
+        """
         now = monotonic()
-        if self._blobs and now >= self._next_check:
-            self._next_check = now + _CHECK_SECONDS
-            if min(self._server.version(name) for name in self._blobs) < self._version:
-                self._publish()
+        if not self._blobs or now < self._next_check:
+            return
+        self._next_check = now + _CHECK_SECONDS
+        source = self._server.version(self._role.parameters.name)
+        if 0 < source < self._version:
+            raise ClosedError(f"version {source} of the parameters follows {self._version}: another start has begun")
+        if source == self._version and min(self._server.version(name) for name in self._blobs) < self._version:
+            self._publish()
 
     def figures(self) -> Quantized:
         """Totals, and the newest error."""
