@@ -14,8 +14,8 @@ __all__ = ["ActingRole", "claim_slot"]
 _CLAIM_POLL_SECONDS = 0.1
 _CLAIM_SECONDS = 5.0
 """How long a predecessor's connection may take to close."""
-_LOST_SECONDS = 40.0
-"""The same if the predecessor's machine is gone: the server's keep-alive ends the connection after 30 s."""
+_LOST_SECONDS = 75.0
+"""The same if the predecessor's machine is gone: the server ends a connection 60 s after it last heard of its peer."""
 
 
 @dataclass(frozen=True)
