@@ -14,6 +14,7 @@ from headrace.errors import ConfigError
     [
         ({"temperature_learning_rate": -1e-3}, "temperature_learning_rate is -0.001"),
         ({"initial_temperature": 0.0}, "initial_temperature is 0.0"),
+        ({"batch_size": 1}, "batch_size is 1"),
         ({"policy_update_period": 0}, "policy_update_period is 0"),
         ({"renormalization_starts": -1}, "renormalization_starts is -1"),
         ({"adam_beta1": 1.0}, "adam_beta1 is 1.0"),

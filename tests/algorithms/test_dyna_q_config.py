@@ -46,6 +46,7 @@ def test_a_batch_has_at_least_one_real_row(fraction: float, rows: int) -> None:
         EnvironmentSpec((84, 84), "uint8", 4, stack=4),
         EnvironmentSpec((8,), "uint8", 4),
         EnvironmentSpec((2, 3), "float32", 4),
+        EnvironmentSpec((), "float32", 4),
         EnvironmentSpec((8,), "float32", 4, stack=2),
     ],
 )

@@ -1,5 +1,6 @@
 """Requirements on a topology's settings."""
 
+from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
@@ -8,6 +9,8 @@ import pytest
 from headrace import A3C, DQN, CrossQ, DynaQ
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError
+from headrace.networks import Architecture
+from headrace.networks.own_network import OwnNetwork, OwnParameter
 from headrace.topologies.apex import Apex
 from headrace.topologies.base import RunContext
 from headrace.topologies.config import Topology
@@ -164,6 +167,19 @@ def test_an_algorithm_that_a_topology_can_not_run_is_refused(
 )
 def test_other_algorithms_are_not(topology: Topology, algorithm: Algorithm) -> None:
     topology.require_algorithm(algorithm)
+
+
+def test_a_penalty_is_refused_for_a_network_with_fixed_parameters() -> None:
+    trained, fixed = OwnParameter("module.1.weight", (2, 3)), OwnParameter("module.0.weight", (3, 3), trained=False)
+    spec = EnvironmentSpec((3,), "float32", 2)
+    network = Architecture.of(spec, "mlp", ())
+    both = replace(network, own=OwnNetwork("nets:build", spec, 2, False, (trained, fixed)))
+    one = replace(network, own=OwnNetwork("nets:build", spec, 2, False, (trained,)))
+    with pytest.raises(ConfigError, match=r"^l1_penalty is 0.001 and network is nets:build, .* for 0.weight: 0 is req"):
+        AdPsgd(l1_penalty=1e-3).resolved(both)
+    AdPsgd(l1_penalty=1e-3).resolved(one)
+    AdPsgd(l1_penalty=1e-3).resolved(network)
+    AdPsgd().resolved(both)
 
 
 @pytest.mark.parametrize("kind", TOPOLOGIES.known().values())

@@ -164,7 +164,7 @@ def _parameters(module: OwnModule, build: str) -> tuple[OwnParameter, ...]:
         other = seen.setdefault(id(parameter), shown)
         if other != shown:
             raise ConfigError(f"{field}: parameters {other} and {shown} are the same; one name for each is required")
-    return tuple(OwnParameter(name, tuple(parameter.shape)) for name, parameter in named)
+    return tuple(OwnParameter(name, tuple(each.shape), each.requires_grad) for name, each in named)
 
 
 def _check_output(module: OwnModule, network: OwnNetwork, observation: Array) -> None:

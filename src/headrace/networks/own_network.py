@@ -24,6 +24,8 @@ class OwnParameter:
 
     name: str
     shape: tuple[int, ...]
+    trained: bool = True
+    """False where the module keeps it fixed (requires_grad)."""
 
 
 @dataclass(frozen=True)

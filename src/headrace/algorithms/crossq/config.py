@@ -49,6 +49,7 @@ class CrossQ(GaussianActorCritic):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require("batch_size", self.batch_size, self.batch_size >= 2, "2 or more: networks are normalized by the batch")
         require_positive(self, "policy_update_period", most=MOST_STEPS)
         require_not_negative(self, "renormalization_starts")
         require_decays(self, "adam_beta1", "statistics_momentum")

@@ -100,7 +100,7 @@ class DynaQ(DQN):
         super().require_spaces(spec)
         if self.world_model is None:
             return
-        if spec.stack > 1 or len(spec.observation_shape) > 1 or not spec.observation_dtype.startswith("float"):
+        if spec.stack > 1 or len(spec.observation_shape) != 1 or not spec.observation_dtype.startswith("float"):
             parts = ", ".join(f"{part.name} {part.dtype} {list(part.shape)}" for part in spec.parts)
             shown = parts or f"{spec.observation_dtype} {[*spec.input_shape]}"
             raise ConfigError(

@@ -13,6 +13,7 @@ from headrace.topologies.config import Begin
 from headrace.topologies.workers.config import Workers
 
 if TYPE_CHECKING:
+    from headrace.networks import Architecture
     from headrace.topologies.base import SharedVectors
 
 __all__ = ["AdPsgd", "Hogwild", "Lock", "SharedMemoryWorkers"]
@@ -110,3 +111,14 @@ class AdPsgd(SharedMemoryWorkers):
                 f"l1_penalty is {self.l1_penalty:g} and algorithm is {algorithm.name}, which averages statistics: 0 is "
                 "required, since the penalty is one of a network's parameters"
             )
+
+    def resolved(self, architecture: "Architecture") -> "tuple[AdPsgd, str]":
+        """These settings; raises ConfigError for a user's network with parameters that the penalty must not shrink."""
+        own = architecture.own
+        fixed = [each.name for each in own.parameters if not each.trained] if own is not None else []
+        if self.l1_penalty > 0 and own is not None and fixed:
+            raise ConfigError(
+                f"l1_penalty is {self.l1_penalty:g} and network is {own.build}, whose requires_grad is False for "
+                f"{fixed[0].removeprefix('module.')}: 0 is required, since the penalty moves every parameter"
+            )
+        return self, ""
