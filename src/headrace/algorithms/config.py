@@ -235,7 +235,7 @@ class OffPolicy(Algorithm, ABC):
     replay_capacity: int = 100_000
     """Transitions stored; the oldest are removed first."""
     replay_bytes: int = 0
-    """Memory for experience; 0 is as much as the capacity requires."""
+    """Memory for experience; 0 is as much as the capacity requires if episodes have 10 steps or more."""
     learning_starts: int = 1_000
     """Transitions stored before the first update."""
     samples_per_step: float = 16.0
