@@ -33,6 +33,30 @@ def test_mp4_round_trip(tmp_path, height, width):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_an_mp4_that_ffmpeg_could_not_finish_is_an_error(tmp_path, monkeypatch):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    original = ffmpeg.write_frames
+
+    def cut(path, *arguments, **options):
+        writer = original(path, *arguments, **options)
+
+        class Cut:
+            def send(self, frame):
+                return writer.send(frame)
+
+            def close(self):
+                writer.close()
+                with Path(path).open("r+b") as file:
+                    file.truncate(600)
+
+        return Cut()
+
+    monkeypatch.setattr(ffmpeg, "write_frames", cut)
+    with pytest.raises(StorageError, match=r"can't write .*ffmpeg wrote an incomplete file"):
+        write_video(frames(25), tmp_path / "video.mp4", fps=30)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_gif_round_trip(tmp_path):
     from PIL import Image
 

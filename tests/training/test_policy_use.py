@@ -1,9 +1,12 @@
 """Frames of a trained policy: one whole episode; its environment is closed in any case."""
 
+import math
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from headrace.cli.main import main
@@ -45,6 +48,26 @@ def test_an_episode_is_recorded_from_its_first_to_its_last_frame(trained: Result
     assert (Counted.open_ones, fps) == (0, 10)
     with record_frames(trained.run, max_steps=3) as (frames, _):
         assert len(list(frames)) == 3
+    assert Counted.open_ones == 0
+
+
+@pytest.mark.parametrize(("given", "rate"), [(None, 30.0), (29.97, 29.97), (np.float32(0.5), 0.5)])
+def test_frames_have_the_environment_s_rate(
+    trained: Result, monkeypatch: pytest.MonkeyPatch, given: Any, rate: float
+) -> None:
+    monkeypatch.setattr(Counted, "metadata", {"render_modes": ["rgb_array"], "render_fps": given})
+    with record_frames(trained.run) as (_, fps):
+        assert fps == rate
+
+
+@pytest.mark.parametrize("given", ["fast", 0, -1, math.inf, math.nan])
+def test_a_rate_that_is_none_is_refused(trained: Result, monkeypatch: pytest.MonkeyPatch, given: Any) -> None:
+    monkeypatch.setattr(Counted, "metadata", {"render_modes": ["rgb_array"], "render_fps": given})
+    with (
+        pytest.raises(EnvironmentFault, match=f"declares render_fps '?{given}'?; 0.01 or more is required"),
+        record_frames(trained.run),
+    ):
+        pass
     assert Counted.open_ones == 0
 
 

@@ -90,11 +90,24 @@ def _write_mp4(frames: Iterator[Frame], path: Path, fps: float) -> None:
         output_params=["-crf", "23", "-movflags", "+faststart", "-threads", "1"],
     )
     writer.send(None)
+    sent = 0
     try:
         for frame in itertools.chain([first], frames):
             writer.send(np.ascontiguousarray(np.pad(frame, odd, mode="edge")))
+            sent += 1
     finally:
         writer.close()
+    if _frames_of(path) != sent:  # the program's exit status is not known here
+        raise OSError("ffmpeg wrote an incomplete file; enough space on the disk is required")
+
+
+def _frames_of(path: Path) -> int:
+    """The number of frames of an .mp4; 0 if it can't be read."""
+    try:
+        frames: int = _ffmpeg().count_frames_and_secs(str(path))[0]
+    except RuntimeError:
+        return 0
+    return frames
 
 
 def _write_gif(frames: Iterator[Frame], path: Path, fps: float) -> None:

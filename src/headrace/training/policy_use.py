@@ -1,6 +1,7 @@
 """Exports and records a trained policy."""
 
 import contextlib
+import math
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from headrace.zoo import KeptPolicy
 
 __all__ = ["export", "record_frames"]
 
-_DEFAULT_FPS = 30
+_DEFAULT_FPS = 30.0
+_LOWEST_FPS = 0.01
 _TOLERANCE = 1e-4  # relative to the largest |Q|
 _CHECKED = 64
 _CHECKED_STEPS = 4  # of a recurrent policy
@@ -36,7 +38,7 @@ _CHECKED_STEPS = 4  # of a recurrent policy
 @contextlib.contextmanager
 def record_frames(
     source: RunDirectory | KeptPolicy, *, seed: int | None = None, max_steps: int = 2000
-) -> Iterator[tuple[Iterator[Array], int]]:
+) -> Iterator[tuple[Iterator[Array], float]]:
     """A context with the frames [H, W, 3] uint8 of one greedy episode and their number per second.
 
     The environment, which is reset at the start, is closed at the end.
@@ -68,7 +70,7 @@ def record_frames(
             first = environment.reset(seed=episode_seed(trained.seed if seed is None else seed, EVALUATION_STREAM, 0))
         policy = trained.open(environment, first)
         with contextlib.closing(play(*first, policy)) as frames:
-            yield frames, int(environment.metadata.get("render_fps") or _DEFAULT_FPS)
+            yield frames, _frame_rate(environment.metadata.get("render_fps"), trained.environment)
     finally:
         with watched(trained.hang_seconds):
             close(environment, trained.environment)
@@ -122,6 +124,18 @@ def _faults(environment: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise EnvironmentFault(f"environment {environment} failed: {error_line(error)}") from error
+
+
+def _frame_rate(given: object, environment: str) -> float:
+    """Frames per second, of an environment's metadata."""
+    if given is None:
+        return _DEFAULT_FPS
+    rate = float(given) if isinstance(given, int | float | np.number) else math.nan
+    if not _LOWEST_FPS <= rate < math.inf:
+        raise EnvironmentFault(
+            f"environment {environment} declares render_fps {given!r:.60}; {_LOWEST_FPS} or more is required"
+        )
+    return rate
 
 
 def _frame(frame: object, environment: str) -> Array:
