@@ -1,6 +1,7 @@
 """The commands, with training faked: what they call, print, leave and return."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,6 +149,22 @@ def test_evaluate_as_json_with_a_video(training, run, tmp_path, capsys):
     }
     assert [call[2] for call in training.calls] == [{"seed": 3, "max_steps": 3_000}, {"episodes": 7, "seed": 3}]
     assert video.stat().st_size > 0
+
+
+def test_what_an_environment_prints_is_not_in_the_json(training, run, tmp_path, capfd, monkeypatch):
+    def drawn():
+        print("rendering")
+        os.write(1, b"native code\n")
+        yield np.zeros((16, 16, 3), np.uint8)
+
+    training.frames = drawn()
+    assert main(["evaluate", str(run), "--json", "--video", str(tmp_path / "video.gif")]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["episodes"] == 2
+    assert "rendering\n" in err
+    assert "native code\n" in err
+    os.write(1, b"and back\n")
+    assert capfd.readouterr().out == "and back\n"
 
 
 def test_an_impossible_video_path_is_refused_before_the_episodes(training, run, capsys):

@@ -1,10 +1,12 @@
 """`headrace evaluate`: plays greedy episodes with the policy of a run or of the zoo; prints text or JSON."""
 
 import contextlib
+import ctypes
 import json
+import os
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,17 +65,37 @@ def run(arguments: Sequence[str]) -> int:
     from headrace import training
 
     with contextlib.ExitStack() as ends:
+        if options.json:
+            ends.enter_context(_printing_apart())
         if options.video is not None:  # before the episodes, too: an environment may draw nothing
             recording = training.record_frames(source, seed=options.seed, max_steps=MAX_VIDEO_STEPS)
             frames, fps = ends.enter_context(recording)
-        with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
-            result = training.evaluate(source, episodes=options.episodes, seed=options.seed)  # which may print
-        print(_json(result, options.run) if options.json else _text(result))
+        result = training.evaluate(source, episodes=options.episodes, seed=options.seed)
+        if not options.json:
+            print(_text(result))
         if options.video is not None:
             frame_count = write_video(frames, options.video, fps)
             if not options.json:
                 print(f"  video     {options.video}, {frame_count} frames")
+    if options.json:
+        print(_json(result, options.run))
     return 0
+
+
+@contextlib.contextmanager
+def _printing_apart() -> Iterator[None]:
+    """A context in which what an environment prints goes to standard error, also what its native code prints."""
+    library = ctypes.CDLL(None)
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        library.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _json(result: "Evaluation", run: Path) -> str:
