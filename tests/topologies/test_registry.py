@@ -9,6 +9,7 @@ import pytest
 
 import headrace
 from headrace import DQN, Hogwild, Serial
+from headrace.cli.main import main
 from headrace.errors import ConfigError
 from headrace.settings import RunConfig, preset
 from headrace.topologies.config import Topology
@@ -83,3 +84,16 @@ def test_what_another_process_could_not_make_is_refused_before_the_run(
     with pytest.raises(ConfigError, match=message):
         headrace.train("CartPole-v1", topology=topology, steps=100, run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_one_whose_package_can_not_be_loaded_is_said_by_the_command(
+    add_package: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_package("headrace.topologies", "lost", "lost_topology", "import nothing_like_it", "Lost")
+    TOPOLOGIES.forget()
+    try:
+        assert main(["train", "CartPole-v1", "--topology", "lost"]) == 2
+    finally:
+        TOPOLOGIES.forget()
+    assert "can't be loaded" in (error := capsys.readouterr().err)
+    assert error.count("\n") == 1

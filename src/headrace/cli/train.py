@@ -28,6 +28,7 @@ from headrace.cli.ending import FAILURES, conclude, repeatable
 from headrace.cli.sinks import TrackerName, open_sinks
 from headrace.errors import ConfigError
 from headrace.launch.registry import LAUNCHERS
+from headrace.registry import Registry
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig, preset
 from headrace.signals import held_back
@@ -179,10 +180,10 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
     known = preset(environment, _chosen(words, "--algorithm", ALGORITHMS.names), frugal=frugal)
     algorithm = known.algorithm.name
     topology = _chosen(words, "--topology", TOPOLOGIES.names) or known.topology_name
-    _require_own(words, "algorithm", algorithm, ALGORITHMS.known())
+    _require_own(words, "algorithm", algorithm, ALGORITHMS)
     launcher = _chosen(words, "--launcher", LAUNCHERS.names) or "processes"
-    _require_own(words, "topology", topology, TOPOLOGIES.known())
-    _require_own(words, "launcher", launcher, LAUNCHERS.known())
+    _require_own(words, "topology", topology, TOPOLOGIES)
+    _require_own(words, "launcher", launcher, LAUNCHERS)
     kind = options_type(algorithm, topology, launcher, base)  # type: ignore[arg-type]  # a class has a hash
     require_known(words, flag_types(kind), prog)
     if not {"-h", "--help"} & set(words):  # the help shows that an environment is required
@@ -218,10 +219,10 @@ def _every_flag(base: type[RunOptions]) -> dict[str, Any]:
     return flags
 
 
-def _require_own(words: Sequence[str], choice: str, chosen: N, kinds: Mapping[N, type]) -> None:
-    """Raises ConfigError for a flag that the chosen kind does not have, but another kind does."""
-    own = flag_types(kinds[chosen])
-    flags = {other: flag_types(kind) for other, kind in kinds.items()}
+def _require_own(words: Sequence[str], choice: str, chosen: str, kinds: Registry[Any]) -> None:
+    """Raises ConfigError for a flag that the chosen kind does not have, but another kind does; as `find()` of it."""
+    own = flag_types(kinds.find(chosen))
+    flags = {other: flag_types(kind) for other, kind in kinds.known().items()}
     for flag in given_flags(words):
         owners = [other for other, theirs in flags.items() if flag in theirs]
         if owners and flag not in own:
