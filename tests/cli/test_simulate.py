@@ -119,6 +119,17 @@ def test_calibration_writes_a_file(
     assert f"--costs {path} --link 3us,40Gbit" in capsys.readouterr().out
 
 
+def test_an_environment_that_fails_while_costs_are_measured_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["simulate", "calibrate", "headrace.environments.toy:Crashing", "--output", str(tmp_path / "costs.json")]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "RuntimeError" in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_that_fails_in_simulated_time_names_the_command_that_repeats_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
