@@ -205,7 +205,7 @@ def _configure(environment: str, settings: Settings) -> RunConfig:
     known = preset(environment, frugal=frugal)
     if "algorithm" in given:
         ALGORITHMS.require_registered(given["algorithm"])
-        known = known._replace(algorithm=given["algorithm"])
+        known = preset(environment, given["algorithm"].name)._replace(algorithm=given["algorithm"])
     if not given.keys() & {"steps", "time_limit_seconds", "until_score"}:
         given["steps"] = known.steps
     if "topology" not in given:
