@@ -8,7 +8,9 @@ import pytest
 from headrace.clock import monotonic, sleep
 from headrace.errors import ConfigError, HeadraceError, ServerError
 from headrace.launch import base
+from headrace.launch.config import LauncherConfig
 from headrace.launch.simulated import launcher as module
+from headrace.launch.simulated.config import Simulated
 from headrace.launch.simulated.launcher import SimulatedLauncher
 from headrace.roles.base import RoleContext
 from headrace.roles.evaluator import EvaluatorRole
@@ -119,3 +121,12 @@ def test_a_site_has_the_address_of_a_server_of_its_own() -> None:
             sites.append(site.address)
             assert open_server(None, address=site.address).endpoint.address == site.address
     assert sites[0] != sites[1]
+
+
+def test_paths_of_a_run_are_found_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    record = Simulated(costs=Path("costs.json"), faults="faults.json").to_record()
+    assert (record["costs"], record["faults"]) == (str(tmp_path / "costs.json"), str(tmp_path / "faults.json"))
+    assert LauncherConfig.from_record(record) == Simulated(costs=tmp_path / "costs.json", faults=record["faults"])
+    for given in (Simulated(), Simulated(faults="random:0.5")):
+        assert LauncherConfig.from_record(given.to_record()) == given

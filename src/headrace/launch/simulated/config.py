@@ -3,13 +3,13 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from headrace.fields import check_types, require_positive
 from headrace.launch.base import Site
 from headrace.launch.config import LauncherConfig
 from headrace.launch.simulated.costs import Costs
-from headrace.launch.simulated.faults import Fault, read_fault_rate, read_faults
+from headrace.launch.simulated.faults import Fault, names_file, read_fault_rate, read_faults
 from headrace.launch.simulated.launcher import open_simulation
 from headrace.launch.simulated.link import Link
 
@@ -54,6 +54,15 @@ class Simulated(LauncherConfig):
         """The simulated machine, whose first thread is this one."""
         costs, faults = self.read_files(seed)
         return open_simulation(self.cores, Link.parse(self.link), costs, faults, seed)
+
+    def to_record(self) -> dict[str, Any]:
+        """The settings as JSON; paths are absolute, so that a run can be resumed from any directory."""
+        record = super().to_record()
+        if self.costs is not None:
+            record["costs"] = str(self.costs.absolute())
+        if names_file(self.faults):
+            record["faults"] = str(Path(self.faults).absolute())
+        return record
 
     def read_files(self, seed: int = 0) -> tuple[Costs, tuple[Fault, ...]]:
         """Costs and faults of a run; raises ConfigError. Only a run that starts needs the files."""

@@ -16,14 +16,14 @@ from headrace.launch.deaths import DEATHS, DEATHS_SECONDS
 from headrace.launch.simulated.world import Process, SimulatedWorld
 from headrace.servers.simulated import SimulatedServer
 
-__all__ = ["Fault", "check_roles", "plan_faults", "random_faults", "read_fault_rate", "read_faults"]
+__all__ = ["Fault", "check_roles", "names_file", "plan_faults", "random_faults", "read_fault_rate", "read_faults"]
 
 _Kind = Literal["kill", "slow", "pause", "delay", "cut", "server"]
 _KINDS: tuple[_Kind, ...] = get_args(_Kind)
 _FIELDS: dict[_Kind, tuple[str, ...]] = {"kill": ("role",), "server": ("seconds", "keeps_data")}
 """Fields of a kind besides `at`; the others have `role` and `seconds`."""
 _ANY = "*"
-_RANDOM = "random:"
+_NONE, _RANDOM = "none", "random:"
 _MOST_RATE = 100.0
 _RANDOM_SECONDS = (0.1, 3.0)
 _RANDOM_HORIZON = 3600.0
@@ -70,9 +70,14 @@ def read_fault_rate(text: str) -> float:
     return rate
 
 
+def names_file(text: str) -> bool:
+    """Whether this is the name of a file with faults."""
+    return text not in ("", _NONE) and not text.startswith(_RANDOM)
+
+
 def read_faults(text: str, seed: int) -> tuple[Fault, ...]:
     """Reads "none", "random:RATE" (faults a second), or a file with a JSON list of faults; raises ConfigError."""
-    if text == "none":
+    if text == _NONE:
         return ()
     require("faults", text, text != "", "none, random:RATE or a JSON file")
     rate = read_fault_rate(text)
