@@ -109,6 +109,16 @@ def test_a_resumed_run_is_sent_again_without_what_it_repeats(folder, write_run):
     assert [each["mean_return"] for each in message["state"]["evaluations"]] == [1.0, 2.0]
 
 
+def test_the_best_evaluation_may_be_one_after_the_last_progress(folder, write_run):
+    run = write_run("one")
+    assert folder.update("one", None)[1]["state"]["best_evaluation"] is None
+    run.progress(1.0, best_evaluation=137.5)  # of evaluations that are no longer listed, perhaps
+    run.append("evaluation", 2.0, mean_return=100.0)
+    assert folder.update("one", None)[1]["state"]["best_evaluation"] == 137.5
+    run.append("evaluation", 3.0, mean_return=500.0)
+    assert folder.update("one", None)[1]["state"]["best_evaluation"] == 500.0
+
+
 def test_processes_have_their_places_and_deaths(folder, write_run):
     run = write_run("one")
     (run.path / "logs").mkdir()

@@ -122,6 +122,7 @@ class RunView:
             "now": self._now,
             "summary": summary,
             "evaluations": self._evaluations,
+            "best_evaluation": self._best_evaluation(),
             "events": self._events,
             "processes": self._processes(),
             "hosts": dict(Counter(self._places.values())),
@@ -130,6 +131,11 @@ class RunView:
             "refused_lines": self._follower.refused,
             "video": None if video is None else {"name": video[1].name, "time": int(video[0])},
         }
+
+    def _best_evaluation(self) -> float | None:
+        """The highest mean return; progress records have no evaluation that came after them."""
+        seen = [self._now.get("best_evaluation"), *(each.get("mean_return") for each in self._evaluations)]
+        return max((value for value in map(_number, seen) if value is not None), default=None)
 
     def config(self) -> Record:
         """The run's settings, without the password that a server's address may have."""

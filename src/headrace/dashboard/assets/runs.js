@@ -182,7 +182,7 @@ function showTiles(now, summary, config, state) {
   const target = aim == null ? "" : `, target ${score(aim)}`;
   const tiles = [
     [score(last?.mean_return ?? summary.mean_return), `greedy return${last ? ` ± ${score(last.std_return, last.mean_return)}` : ""}${target}`],
-    [score(now.best_evaluation), "best evaluation"],
+    [score(state.best_evaluation), "best evaluation"],
     [score(now.mean_return), "training return, last 100"],
     [count(now.environment_steps), `environment steps${now.steps_target ? ` of ${count(now.steps_target)}` : ""}`],
     [count(now.learner_steps), "learner updates"],
@@ -287,7 +287,7 @@ function showComparison() {
     names.map((name, index) => {
       const { state } = runs.get(name);
       const now = { ...state.summary, ...state.now };
-      return [label(name), state.status, score(last[index]), score(now.best_evaluation), count(now.environment_steps),
+      return [label(name), state.status, score(last[index]), score(state.best_evaluation), count(now.environment_steps),
         duration(now.seconds ?? now.wall_seconds), count(now.steps_per_second)];
     }));
 }
@@ -295,6 +295,10 @@ function showComparison() {
 readAddress();
 for (const id of ["score-axis", "comparison-axis"]) toggle(find(id));
 find("search").addEventListener("input", showList);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address says which runs are shown
+  find("detail").focus();
+});
 addEventListener("hashchange", () => {
   readAddress();
   connect();
