@@ -155,5 +155,5 @@ def _act(clock: PhaseClock, greedy: GreedyPolicy, observation: Array) -> Array:
     """Greedy actions; the clock is in the phase "environment" between two calls."""
     clock.enter("inference")
     action = greedy.act(observation)
-    clock.enter("environment")
+    clock.enter("environment", "evaluation")
     return action

@@ -43,6 +43,15 @@ def test_a_file_replaces_what_it_names(tmp_path: Path) -> None:
     assert Costs.read(write(tmp_path / "again.json", slowed.to_record())) == slowed
 
 
+def test_evaluations_cost_what_inference_costs_unless_another_cost_is_given(tmp_path: Path) -> None:
+    generator = random.Random(0)
+    for given, seconds in (({}, 0.1), ({"evaluation": 0.02}, 0.02), ({"evaluation": 0.0}, 0.0)):
+        costs = Costs.read(write(tmp_path / "costs.json", {"inference": 0.1, **given}))
+        assert costs.draw("evaluation", 1, set(), generator) == seconds
+        assert costs.draw("inference", 1, set(), generator) == 0.1
+        assert Costs.read(write(tmp_path / "again.json", costs.to_record())) == costs
+
+
 @pytest.mark.parametrize(
     ("record", "named"),
     [

@@ -83,6 +83,8 @@ apply for a gradient that is only added to others; poll, instead of wait, where 
 policy by the publisher; session, of a new policy by an actor; quantize; model and rollouts, of a planner; start, of a
 role's process; request and answer, a request to the server as the work of the role and of the server.
 """
+_EVALUATION = "evaluation"
+"""The inference of the evaluator, whose policy has full precision; where no cost is given, that of inference."""
 _MESSAGES = ("request", "answer")
 _SHARES = ("contention", "switching")
 _PARTS = {"train": ("gradient", "apply")}
@@ -115,7 +117,7 @@ class Costs:
             return 0.0  # an update of several vectors
         if name in ("gradient", "apply", "sum"):
             charged.add(name)
-        cost = self.work.get(name)
+        cost = self.work.get("inference" if name == _EVALUATION and name not in self.work else name)
         return cost.draw(count, generator) if cost else 0.0
 
     @staticmethod
@@ -140,7 +142,8 @@ class Costs:
 
 def _read(name: str, value: object, path: Path) -> Cost:
     where = f"costs: {name} of {path}"
-    require(where, name, name in WORK, f"one of {', '.join(WORK)}")
+    names = (*WORK, _EVALUATION)
+    require(where, name, name in names, f"one of {', '.join(names)}")
     if isinstance(value, dict):
         unknown = set(value) - {each.name for each in dataclasses.fields(Cost)}
         factor, other = ("per_byte", "per_row") if name in _MESSAGES else ("per_row", "per_byte")

@@ -191,17 +191,19 @@ def _simulated_table(runs: Rows) -> str:
     header = (
         "", "costs", "a step: fp32, fp16, int8 (ms)", "published speed-up", "ours, int8", "fp16",
         *(f"{precision} (s)" for precision in PRECISIONS), "steps to it: fp32, fp16, int8", "seeds that reached it",
+        "actors' time that waits for the learner: fp32, fp16, int8 (%)",
     )  # fmt: skip
     lines = []
     for task in comparisons.tasks_of(runs):
         for costs, these in grouped(chosen(runs, task=task), "costs"):
             ours = [comparisons.reached(these, task, precision) for precision in PRECISIONS]
             full, half, quantized = (each.seconds for each in ours)
+            groups = [chosen(these, precision=precision) for precision in PRECISIONS]
             there = {precision: each for precision, each in zip(PRECISIONS, ours, strict=True) if each.seeds}
             lines.append((
                 task,
                 costs,
-                ", ".join(page.figure_text(middle(chosen(these, precision=each), "step_ms")) for each in PRECISIONS),
+                ", ".join(page.figure_text(middle(group, "step_ms")) for group in groups),
                 f"{TASKS[task]['int8_speedup']:g}",
                 full / quantized,
                 full / half,
@@ -210,6 +212,7 @@ def _simulated_table(runs: Rows) -> str:
                 quantized,
                 ", ".join(page.figure_text(each.steps) for each in ours),
                 ", ".join(f"{precision}: {each}" for precision, each in there.items()),
+                ", ".join(page.figure_text(100 * middle(group, "actor_push")) for group in groups),
             ))  # fmt: skip
     return page.table(header, lines)
 

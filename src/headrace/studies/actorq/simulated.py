@@ -36,7 +36,8 @@ _ACTORS = 4
 _PULL_PERIOD = 30
 _CORES = 16
 """Enough for all threads: a step costs what an actor with a core for each of its two threads was measured at."""
-_UPDATE_MS = 0.5
+_UPDATE_MS = 0.05
+"""The actors of every case make fewer steps than such a learner can take."""
 _PERIOD_STEPS = 2_000
 
 
@@ -78,6 +79,7 @@ class SimulatedCase(TrainingCase):
         return {
             "environment": 0.0,  # part of the step
             "inference": step["step_ms"] / 1e3,
+            "evaluation": 0.0,  # so that evaluations are as many steps apart in every case
             "session": step["install_ms"] / 1e3,
             "gradient": 0.8 * update,
             "apply": 0.2 * update,
