@@ -10,7 +10,7 @@ from headrace.report.formats import counted
 from headrace.studies.actorq.acting import LOADER_PHASES
 from headrace.studies.actorq.training import PRECISIONS, TASKS
 from headrace.studies.comparisons import Comparison, at_least, at_most
-from headrace.studies.curves import Curve, curve_of, places, smooth
+from headrace.studies.curves import WINDOW, Curve, curve_of, places
 from headrace.studies.sheet import Row, Rows, read_published
 from headrace.studies.statistics import chosen, grouped, known, mean, median, middle
 from headrace.studies.training import ACTOR_PHASES
@@ -92,7 +92,8 @@ def curves_of(curves: Rows, task: str, precision: str) -> list[Curve]:
 def matched(curves: Rows, task: str) -> tuple[float, dict[str, float]]:
     """The last number of steps at which all runs of a task have a score, and each precision's mean score there.
 
-    Scores are running means on one grid of steps for all runs; nan if there is none.
+    A score is the mean over the last quarter of one grid of steps for all runs, at most WINDOW places; nan if there is
+    no grid.
     """
     found = {precision: curves_of(curves, task, precision) for precision in PRECISIONS}
     every = [curve for each in found.values() for curve in each]
@@ -101,7 +102,11 @@ def matched(curves: Rows, task: str) -> tuple[float, dict[str, float]]:
     grid = grid[grid <= end]
     if not len(grid):
         return end, dict.fromkeys(PRECISIONS, nan)
-    scores = {name: [float(smooth(curve, "steps", grid)[-1]) for curve in each] for name, each in found.items()}
+    grid = grid[-min(WINDOW, max(1, len(grid) // 4)) :]
+    scores = {
+        name: [float(np.interp(grid, curve.steps, curve.score).mean()) for curve in each]
+        for name, each in found.items()
+    }
     return end, {name: mean(each) for name, each in scores.items()}
 
 
