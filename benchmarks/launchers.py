@@ -63,7 +63,8 @@ def _steady_rate(run: Path) -> float:
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     late = [each for each in records if each["kind"] == "progress" and each["seconds"] >= _START_SECONDS]
     if len(late) < 2:
-        sys.exit(f"a run ended before its speed could be measured, within about {_START_SECONDS:g} s")
+        print(f"a run ended before its speed could be measured, within about {_START_SECONDS:g} s", file=sys.stderr)
+        sys.exit(2)
     first, last = late[0], late[-1]
     return float((last["environment_steps"] - first["environment_steps"]) / (last["seconds"] - first["seconds"]))
 

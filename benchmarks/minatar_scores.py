@@ -39,7 +39,10 @@ def main() -> None:
     }
     others = sorted({row["environment"] for row in read_csv(_PATH) if row["settings"] != settings[row["environment"]]})
     if others:
-        sys.exit(f"minatar_scores: {_PATH} has rows of other settings ({', '.join(others)}): move it away")
+        print(
+            f"minatar_scores: {_PATH} has rows of other settings ({', '.join(others)}): move it away", file=sys.stderr
+        )
+        sys.exit(2)
     for seed in range(options.seeds):
         for game in options.only:
             if (game, str(seed)) not in {(row["environment"], row["seed"]) for row in read_csv(_PATH)}:

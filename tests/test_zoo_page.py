@@ -113,9 +113,9 @@ def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch)
     rows[3] |= {"ended": "limit", "steps_to_score": "", "environment_steps": "50"}
     assert "| CartPole-v1 | `serial` | 2 | 4 | 31 | 3 | ≥ 2.5 [1, 50] |" in page.page_text(rows, plot=False)
     rows.append(run_of("simulated-8", "CartPole-v1", 0, "500", "9") | more | {"seconds_to_score": "1.5"})
-    assert "| CartPole-v1 | ≥ 4 |  |  | 1.5 |  |" in page.page_text(rows, plot=False)
+    assert "| CartPole-v1 | ≥ 4, 4 runs |  |  | 1.5, 1 run |  |" in page.page_text(rows, plot=False)
     other_day = rows[0] | {"seed": "4", "date": "2026-01-03", "seconds_to_score": "100"}
-    assert "| CartPole-v1 | ≥ 4 |  |  | 1.5 |  |" in page.page_text([*rows, other_day], plot=False)
+    assert "| CartPole-v1 | ≥ 4, 4 runs |  |  | 1.5, 1 run |  |" in page.page_text([*rows, other_day], plot=False)
     rows[-1]["date"] = "2026-01-03"  # a machine is not equally fast every day
     assert "by number of cores" not in page.page_text(rows, plot=False)
     assert statistics.seed_estimates({("", ""): [1.0, 2.0, 3.0, 50.0]})["", ""].value == 2.5

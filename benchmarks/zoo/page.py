@@ -13,7 +13,7 @@ from benchmarks.zoo.runs import FAILED, read_rows
 from benchmarks.zoo.scores import Place, Rows, Taken, cells, fewer, median, relative, shared_tasks, taken
 from benchmarks.zoo.statistics import LEAST_SEEDS, Estimate, profiles, seed_estimates
 from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, Task, systems_of
-from headrace.report.formats import duration
+from headrace.report.formats import counted, duration
 from headrace.report.output import write_output
 from headrace.report.svg import COLORS, plain_axes, stand_alone, to_svg
 from headrace.settings import preset
@@ -237,7 +237,10 @@ def _wall_clock(rows: Rows) -> str:
     """Seconds to the threshold by the number of cores, of runs of one day in each task; empty without such runs."""
     systems = ("serial", *_WHOLE_MACHINE, *SIMULATED)
     alike = [row for task in TASKS for row in _of_one_day(rows, task, systems)]
-    shown = _figures(alike, _SECONDS)
+    shown, seeds = _figures(alike, _SECONDS), Counter((row["system"], row["task"]) for row in alike)
+    for each in shown:
+        if seeds[each] < LEAST_SEEDS:
+            shown[each] += f", {counted(seeds[each], 'run')}"
     lines = []
     for task in TASKS:
         texts = [shown.get((system, task.name), "") for system in systems]
@@ -250,7 +253,7 @@ def _wall_clock(rows: Rows) -> str:
         "Training seconds: on one core (`serial`) and two (`apex`, `hogwild`) of the machine, and by 8 and 16 workers",
         "in [simulated time](simulation.md), whose costs were measured on it (`benchmarks/results/zoo/costs`; without",
         "this folder, they are measured again): a prediction for more such cores. A line has the runs of one machine",
-        "and day, the one with most systems and runs.",
+        f"and day, the one with most systems and runs: {LEAST_SEEDS} of each, unless a number is given.",
         "",
         f"| | {' | '.join(map(_title, systems))} |",
         f"|---|{'---|' * len(systems)}",
