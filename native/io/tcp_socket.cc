@@ -27,8 +27,7 @@ constexpr int kLoopbackBufferBytes =
     1 << 20;                          // measured: 29 MB batches at 1.5 times the rate of the kernel's own choice
 constexpr int kKeepIdleSeconds = 15;  // of silence, before the peer's kernel is asked whether it is there
 constexpr int kKeepIntervalSeconds = 5;
-constexpr int kKeepProbes = 3;
-constexpr int kUserTimeoutMilliseconds = 60'000;  // without an acknowledgement of what was sent
+constexpr int kUserTimeoutMilliseconds = 60'000;  // without an answer, to these questions too: their number has no effect
 
 [[noreturn]] void throw_system(const Address& address, const std::string& what) {
   throw Error(ErrorKind::kSystem, "address '" + address.text() + "': " + what);
@@ -104,7 +103,6 @@ void prepare_connection(int descriptor, const SocketAddress& peer) {
   set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
   set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds);
-  set(descriptor, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes);
   set(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMilliseconds);
 }
 
