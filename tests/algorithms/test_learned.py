@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from headrace._native import OptimizerOptions
-from headrace.algorithms.learned import Follower, Learned, Target, open_parameters
+from headrace.algorithms.learned import Follower, Learned, Target
+from headrace.algorithms.opener import NetworkOpener
 from headrace.errors import CheckpointError
 from headrace.gradients.local import LocalVector
 from headrace.networks.layout import Layout, Parameter
@@ -38,7 +39,7 @@ def test_a_target_follows_every_third_update(
 
 
 def learned(seed: int) -> Learned:
-    vector = open_parameters(LocalVector, LAYOUT, DESCENT, np.random.default_rng(seed))
+    vector = NetworkOpener("native", "cpu", LocalVector, np.random.default_rng(seed)).vector(LAYOUT, DESCENT)
     return Learned({"target": Target.of(LAYOUT, vector.parameters)}, {"vector": vector})
 
 

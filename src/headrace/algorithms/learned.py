@@ -9,13 +9,12 @@ import numpy as np
 from headrace._native import OptimizerOptions
 from headrace.algorithms.config import OptimizerName
 from headrace.errors import CheckpointError
-from headrace.gradients.base import OpenVector, ParameterVector
+from headrace.gradients.base import ParameterVector
 from headrace.gradients.flat import read_vector, write_vector
-from headrace.gradients.local import LocalVector
 from headrace.networks.layout import Layout
 from headrace.types import Array, FlatVector
 
-__all__ = ["Follower", "Learned", "Target", "local_vectors", "open_parameters", "optimizer_options"]
+__all__ = ["Follower", "Learned", "Target", "adam", "optimizer_options"]
 
 _RANDOM, _UPDATES = "random", "updates"  # names in a checkpoint that are not of a target or vector
 
@@ -35,6 +34,11 @@ class _OptimizerSettings(Protocol):
     def adam_beta1(self) -> float: ...
 
 
+def adam(learning_rate: float) -> OptimizerOptions:
+    """Options of Adam with its default decays."""
+    return OptimizerOptions("adam", learning_rate=learning_rate)
+
+
 def optimizer_options(config: _OptimizerSettings) -> OptimizerOptions:
     """Options of the optimizer in the settings."""
     return OptimizerOptions(
@@ -44,28 +48,6 @@ def optimizer_options(config: _OptimizerSettings) -> OptimizerOptions:
         epsilon=config.optimizer_epsilon,
         beta1=config.adam_beta1,
     )
-
-
-def local_vectors(device: str) -> OpenVector:
-    """Opens vectors that belong to this process: with the native optimizer on the CPU, with torch's on a GPU."""
-    if device == "cpu":
-        return LocalVector
-    from headrace.gradients.device import DeviceVector
-
-    return lambda initial, options: DeviceVector(initial, options, device)
-
-
-def open_parameters(
-    open_vector: OpenVector, layout: Layout, options: OptimizerOptions, random: np.random.Generator
-) -> ParameterVector:
-    """Opens a vector with random initial values; raises CheckpointError if an existing one has another size."""
-    vector = open_vector(layout.initial(random), options)
-    if len(vector.parameters) != layout.size:
-        raise CheckpointError(
-            f"the model that workers share has {len(vector.parameters)} parameters, and these settings make "
-            f"{layout.size}: the same settings for all are required"
-        )
-    return vector
 
 
 class Target(NamedTuple):

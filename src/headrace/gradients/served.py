@@ -26,7 +26,8 @@ class ServedOptions:
     servers: tuple[str, ...] = ()
     """Addresses of additional servers for shards."""
     fetch_period: int = 1
-    """Calls of apply() between two polls for newer parameters; there is no poll while a sum is pending."""
+    """Calls of apply() after which pull() polls for newer parameters again. It also polls if there was none since the
+    last poll, and never while a sum is pending."""
     push_period: int = 1
     """Calls of apply() whose gradients are summed before they are sent."""
     local_updates: bool = False
@@ -73,8 +74,9 @@ class ServedVector:
         self.gradient = np.zeros_like(initial)
         self._sum = np.zeros_like(initial) if options.push_period > 1 else self.gradient
         self._summed = 0
-        self._applied_since_fetch = 0
-        self._reconnections = 0
+        self._applied = 0  # since the last fetch
+        self._outdated = False  # by what the server did with a gradient
+        self._reconnections = 0  # before the last fetch
         self._model = open_shards(endpoint, name, len(initial), options.shards, options.servers)
         self._version = self._model.open(
             optimizer,
@@ -97,12 +99,13 @@ class ServedVector:
         return self._version
 
     def pull(self) -> int:
-        """Fetches newer parameters if the fetch period is over and no sum is pending; returns their version.
+        """Fetches newer parameters unless it is within the fetch period or a sum is pending; returns their version.
 
-        After a lost connection it does not wait for the end of the period.
+        After a lost connection or a dropped gradient it does not wait for the end of the period.
         """
-        waits = 0 < self._applied_since_fetch < self._options.fetch_period
-        if not self._summed and not (waits and self._model.reconnections == self._reconnections):
+        within_period = 0 < self._applied < self._options.fetch_period
+        outdated = self._outdated or self._model.reconnections != self._reconnections
+        if not self._summed and (outdated or not within_period):
             self._fetch()
         return self._version
 
@@ -112,7 +115,7 @@ class ServedVector:
         A gradient that is not finite, or has a component of 2^60 and more, is refused at once and not added. After a
         dropped one the next pull() fetches. Neither moves the worker's copy.
         """
-        self._applied_since_fetch += 1
+        self._applied += 1
         if self._options.push_period > 1:
             spend("sum")
             if not add_gradient(self._sum, self.gradient):
@@ -126,7 +129,7 @@ class ServedVector:
             self._sum[:] = 0
             self._summed = 0
         if verdict == "dropped":
-            self._applied_since_fetch = 0
+            self._outdated = True
         elif verdict == "accepted":
             self._move()
         return Applied(version, -1 if verdict == "refused" else staleness, verdict == "accepted")
@@ -159,7 +162,7 @@ class ServedVector:
         version = self._model.fetch_into(self.parameters)
         if version is not None:
             self._version = version
-        self._applied_since_fetch = 0
+        self._applied, self._outdated = 0, False
 
 
 def add_gradient(total: NDArray[np.float32], gradient: NDArray[np.float32]) -> bool:

@@ -19,8 +19,9 @@ from headrace.algorithms.a3c.rules import (
 from headrace.algorithms.a3c.sampling import sample_categorical, sample_gaussian
 from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
-from headrace.algorithms.engine import choose_engine, open_network
-from headrace.algorithms.learned import local_vectors, open_parameters, optimizer_options
+from headrace.algorithms.engine import choose_engine
+from headrace.algorithms.learned import optimizer_options
+from headrace.algorithms.opener import NetworkOpener
 from headrace.gradients.base import OpenVector
 from headrace.gradients.flat import clip_norm, read_vector, write_vector
 from headrace.networks.actor_critic import ActorCritic
@@ -50,15 +51,10 @@ class A3CUpdater:
         self._continuous = spec.continuous
         self.architecture = config.architecture(spec)
         self._sigmas = spec.actions if spec.continuous else 0
-        engine = choose_engine(engine, device, self.architecture)
         network = ActorCritic(self.architecture, config.trunk, self._sigmas)
-        self._vector = open_parameters(
-            open_vector or local_vectors(device),
-            network.layout,
-            optimizer_options(config),
-            np.random.Generator(np.random.PCG64(seed)),
-        )
-        self._network = open_network(engine, network, self._vector.parameters, self._vector.gradient)
+        random = np.random.Generator(np.random.PCG64(seed))
+        opener = NetworkOpener(choose_engine(engine, device, self.architecture), device, open_vector, random)
+        self._vector, self._network = opener.learned(network, optimizer_options(config))
 
     @property
     def version(self) -> int:

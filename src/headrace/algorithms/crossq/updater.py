@@ -12,8 +12,9 @@ from headrace.algorithms.crossq.config import CrossQ
 from headrace.algorithms.crossq.rules import joint_gradient, renormalization_limits, statistics_options
 from headrace.algorithms.delay import Delay
 from headrace.algorithms.engine import choose_engine, open_normalized_network
-from headrace.algorithms.learned import Follower, Learned, local_vectors, open_parameters
+from headrace.algorithms.learned import Follower, Learned
 from headrace.algorithms.off_policy import OffPolicyUpdater
+from headrace.algorithms.opener import NetworkOpener
 from headrace.algorithms.sac.rules import policy_gradient, sample, smaller_gradient, soft_target
 from headrace.algorithms.sac.temperature import Temperature, temperature_layout
 from headrace.algorithms.targets import critic_loss
@@ -51,31 +52,28 @@ class CrossQUpdater(OffPolicyUpdater):
         architecture = config.architecture(spec)
         self._description = policy = NormalizedStreams.policy(architecture)
         critics = NormalizedStreams.critics(architecture, spec.actions, config.critic_hidden, _CRITICS)
-        engine = choose_engine(engine, device, architecture, config.other_widths)
-        open_vector = open_vector or local_vectors(device)
+        chosen = choose_engine(engine, device, architecture, config.other_widths)
         self._random = np.random.Generator(np.random.PCG64(seed))
+        opener = NetworkOpener(chosen, device, open_vector, self._random)
 
         def adam(rate: float) -> OptimizerOptions:
             return OptimizerOptions("adam", learning_rate=rate, beta1=config.adam_beta1)
 
+        temperature = temperature_layout(config.initial_temperature)
         averaging = statistics_options(config.statistics_momentum)
         self._vectors: dict[str, ParameterVector] = {
-            name: open_parameters(open_vector, layout, options, self._random)
-            for name, layout, options in (  # the critics' first: a run counts the first vector's updates
-                ("critics", critics.layout, adam(config.critic_learning_rate)),
-                ("policy", policy.layout, adam(config.learning_rate)),
-                ("temperature", temperature_layout(config.initial_temperature), adam(config.temperature_learning_rate)),
-                ("critic_statistics", critics.statistics, averaging),
-                ("policy_statistics", policy.statistics, averaging),
-            )
+            "critics": opener.vector(critics.layout, adam(config.critic_learning_rate)),
+            "policy": opener.vector(policy.layout, adam(config.learning_rate)),
+            "temperature": opener.vector(temperature, adam(config.temperature_learning_rate)),
+            "critic_statistics": opener.vector(critics.statistics, averaging),
+            "policy_statistics": opener.vector(policy.statistics, averaging),
         }
         self._delay = Delay(self._vectors["critics"], self._vectors["policy"], config.policy_update_period)
-        self._normalized_policy, self._critics = (
-            open_normalized_network(engine, network, self._vectors[parameters], self._vectors[statistics])
-            for network, parameters, statistics in (
-                (policy, "policy", "policy_statistics"),
-                (critics, "critics", "critic_statistics"),
-            )
+        self._normalized_policy = open_normalized_network(
+            chosen, policy, self._vectors["policy"], self._vectors["policy_statistics"]
+        )
+        self._critics = open_normalized_network(
+            chosen, critics, self._vectors["critics"], self._vectors["critic_statistics"]
         )
         self.temperature = Temperature(self._vectors["temperature"], config.target_entropy, spec.actions)
         super().__init__(

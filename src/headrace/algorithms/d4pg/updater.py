@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
 from headrace.algorithms.d4pg.config import D4PG
@@ -16,9 +15,10 @@ from headrace.algorithms.d4pg.rules import (
     policy_gradient,
     value_gradient,
 )
-from headrace.algorithms.engine import choose_engine, open_network
-from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
+from headrace.algorithms.engine import choose_engine
+from headrace.algorithms.learned import Follower, Learned, adam
 from headrace.algorithms.off_policy import OffPolicyUpdater
+from headrace.algorithms.opener import NetworkOpener
 from headrace.algorithms.targets import project, softmax
 from headrace.gradients.base import OpenVector
 from headrace.networks.critic import Critic
@@ -57,20 +57,12 @@ class D4PGUpdater(OffPolicyUpdater):
         )
         policy = PolicyNetwork(linear)
         critic = Critic(architecture, spec.actions, config.critic_hidden, config.atoms)
-        engine = choose_engine(engine, device, architecture, config.other_widths)
-        open_vector = open_vector or local_vectors(device)
-        random = np.random.Generator(np.random.PCG64(seed))
-        rates = (config.learning_rate, config.critic_learning_rate)
-        self._policy_vector, self._critic_vector = (
-            open_parameters(open_vector, layout, OptimizerOptions("adam", learning_rate=rate), random)
-            for layout, rate in zip((policy.layout, critic.layout), rates, strict=True)
-        )
-        target_policy = Target.of(policy.layout, self._policy_vector.parameters)
-        target_critic = Target.of(critic.layout, self._critic_vector.parameters)
-        self._policy = open_network(engine, policy, target_policy.online, self._policy_vector.gradient)
-        self._critic = open_network(engine, critic, target_critic.online, self._critic_vector.gradient)
-        self._target_policy = open_network(engine, policy, target_policy.vector)
-        self._target_critic = open_network(engine, critic, target_critic.vector)
+        chosen = choose_engine(engine, device, architecture, config.other_widths)
+        opener = NetworkOpener(chosen, device, open_vector, np.random.Generator(np.random.PCG64(seed)))
+        self._policy_vector, self._policy = opener.learned(policy, adam(config.learning_rate))
+        self._critic_vector, self._critic = opener.learned(critic, adam(config.critic_learning_rate))
+        target_policy, self._target_policy = opener.target(policy, self._policy_vector)
+        target_critic, self._target_critic = opener.target(critic, self._critic_vector)
         self._support = np.linspace(config.value_min, config.value_max, config.atoms, dtype=np.float32)
         super().__init__(
             architecture,

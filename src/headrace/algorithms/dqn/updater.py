@@ -9,9 +9,10 @@ from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
 from headrace.algorithms.dqn.branches import branch_loss, branch_target
 from headrace.algorithms.dqn.config import DQN
-from headrace.algorithms.engine import choose_engine, open_network
-from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters, optimizer_options
+from headrace.algorithms.engine import choose_engine
+from headrace.algorithms.learned import Follower, Learned, optimizer_options
 from headrace.algorithms.off_policy import OffPolicyUpdater
+from headrace.algorithms.opener import NetworkOpener
 from headrace.algorithms.targets import double_q_target, huber, q_gradient, q_target, squared, td_error
 from headrace.gradients.base import OpenVector
 from headrace.gradients.flat import clip_norm
@@ -40,17 +41,10 @@ class DQNUpdater(OffPolicyUpdater):
         self._config = config
         self._branches = spec.branches
         architecture = config.architecture(spec)
-        engine = choose_engine(engine, device, architecture)
-        network = PolicyNetwork(architecture)
-        vector = open_parameters(
-            open_vector or local_vectors(device),
-            network.layout,
-            optimizer_options(config),
-            np.random.Generator(np.random.PCG64(seed)),
-        )
-        target = Target.of(network.layout, vector.parameters)
-        policy = open_network(engine, network, vector.parameters, vector.gradient)
-        self._target = open_network(engine, network, target.vector)
+        network, random = PolicyNetwork(architecture), np.random.Generator(np.random.PCG64(seed))
+        opener = NetworkOpener(choose_engine(engine, device, architecture), device, open_vector, random)
+        vector, policy = opener.learned(network, optimizer_options(config))
+        target, self._target = opener.target(network, vector)
         self._loss = huber if config.loss == "huber" else squared
         super().__init__(
             architecture,

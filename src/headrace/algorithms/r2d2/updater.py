@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
 from headrace.algorithms.engine import choose_engine
-from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters, optimizer_options
+from headrace.algorithms.learned import Follower, Learned, Target, optimizer_options
 from headrace.algorithms.off_policy import OffPolicyUpdater
+from headrace.algorithms.opener import NetworkOpener
 from headrace.algorithms.r2d2.config import R2D2
 from headrace.algorithms.r2d2.rules import n_step_returns, rescale, unscale, window_priority
 from headrace.algorithms.targets import double_q_target, huber, q_gradient, q_target, squared, td_error
@@ -40,16 +41,11 @@ class R2D2Updater(OffPolicyUpdater):
         self._config = config
         self._form = config.window_form(spec)
         architecture = config.architecture(spec)
-        choose_engine(engine, device, architecture)
+        network, random = PolicyNetwork(architecture), np.random.Generator(np.random.PCG64(seed))
+        opener = NetworkOpener(choose_engine(engine, device, architecture), device, open_vector, random)
         from headrace.networks.torch_network import RecurrentNetwork
 
-        network = PolicyNetwork(architecture)
-        vector = open_parameters(
-            open_vector or local_vectors(device),
-            network.layout,
-            optimizer_options(config),
-            np.random.Generator(np.random.PCG64(seed)),
-        )
+        vector = opener.vector(network.layout, optimizer_options(config))
         target = Target.of(network.layout, vector.parameters)
         self._online = RecurrentNetwork(network, vector.parameters, vector.gradient)
         self._target = RecurrentNetwork(network, target.vector)

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
-from headrace.algorithms.engine import choose_engine, open_network
-from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
+from headrace.algorithms.engine import choose_engine
+from headrace.algorithms.learned import Follower, Learned, adam
 from headrace.algorithms.off_policy import OffPolicyUpdater
+from headrace.algorithms.opener import NetworkOpener
 from headrace.algorithms.sac.config import SAC
 from headrace.algorithms.sac.rules import policy_gradient, sample, smaller_gradient, soft_target
 from headrace.algorithms.sac.temperature import Temperature, temperature_layout
@@ -43,31 +43,23 @@ class SACUpdater(OffPolicyUpdater):
         architecture = config.architecture(spec)
         policy = PolicyNetwork(architecture)
         critics = TwinCritics(architecture, spec.actions, config.critic_hidden)
-        engine = choose_engine(engine, device, architecture, config.other_widths)
-        open_vector = open_vector or local_vectors(device)
+        chosen = choose_engine(engine, device, architecture, config.other_widths)
         self._random = np.random.Generator(np.random.PCG64(seed))
-        self._vectors = {
-            name: open_parameters(open_vector, layout, OptimizerOptions("adam", learning_rate=rate), self._random)
-            for name, layout, rate in (
-                ("policy", policy.layout, config.learning_rate),
-                ("critics", critics.layout, config.critic_learning_rate),
-                ("temperature", temperature_layout(config.initial_temperature), config.temperature_learning_rate),
-            )
-        }
-        self._policy, self._critics = (
-            open_network(engine, network, self._vectors[name].parameters, self._vectors[name].gradient)
-            for name, network in (("policy", policy), ("critics", critics))
-        )
-        target = Target.of(critics.layout, self._vectors["critics"].parameters)
-        self._target_critics = open_network(engine, critics, target.vector)
-        self.temperature = Temperature(self._vectors["temperature"], config.target_entropy, spec.actions)
+        opener = NetworkOpener(chosen, device, open_vector, self._random)
+        policy_vector, self._policy = opener.learned(policy, adam(config.learning_rate))
+        critics_vector, self._critics = opener.learned(critics, adam(config.critic_learning_rate))
+        temperature = temperature_layout(config.initial_temperature)
+        temperature_vector = opener.vector(temperature, adam(config.temperature_learning_rate))
+        target, self._target_critics = opener.target(critics, critics_vector)
+        self._vectors = {"policy": policy_vector, "critics": critics_vector, "temperature": temperature_vector}
+        self.temperature = Temperature(temperature_vector, config.target_entropy, spec.actions)
         super().__init__(
             architecture,
             self._policy,
-            self._vectors["policy"],
+            policy_vector,
             Learned({"target_critics": target}, self._vectors, self._random),
             Follower((target,), config.target_update_period, config.target_update_rate),
-            followed=self._vectors["critics"],
+            followed=critics_vector,
         )
 
     @np.errstate(over="ignore", invalid="ignore")  # the caller checks the loss

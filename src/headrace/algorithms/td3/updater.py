@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
 from headrace.algorithms.delay import Delay
-from headrace.algorithms.engine import choose_engine, open_network
-from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
+from headrace.algorithms.engine import choose_engine
+from headrace.algorithms.learned import Follower, Learned, adam
 from headrace.algorithms.off_policy import OffPolicyUpdater
+from headrace.algorithms.opener import NetworkOpener
 from headrace.algorithms.targets import critic_gradient, critic_loss
 from headrace.algorithms.td3.config import TD3
 from headrace.algorithms.td3.rules import clipped_double_q_target, policy_gradient, smoothed_action
@@ -45,21 +45,14 @@ class TD3Updater(OffPolicyUpdater):
         architecture = config.architecture(spec)
         policy = PolicyNetwork(architecture)
         critics = TwinCritics(architecture, spec.actions, config.critic_hidden)
-        engine = choose_engine(engine, device, architecture, config.other_widths)
-        open_vector = open_vector or local_vectors(device)
+        chosen = choose_engine(engine, device, architecture, config.other_widths)
         self._random = np.random.Generator(np.random.PCG64(seed))
-        rates = (config.critic_learning_rate, config.learning_rate)
-        self._critics_vector, self._policy_vector = (  # the critics' first: a run counts the first vector's updates
-            open_parameters(open_vector, layout, OptimizerOptions("adam", learning_rate=rate), self._random)
-            for layout, rate in zip((critics.layout, policy.layout), rates, strict=True)
-        )
+        opener = NetworkOpener(chosen, device, open_vector, self._random)
+        self._critics_vector, self._critics = opener.learned(critics, adam(config.critic_learning_rate))
+        self._policy_vector, self._policy = opener.learned(policy, adam(config.learning_rate))
+        target_critics, self._target_critics = opener.target(critics, self._critics_vector)
+        target_policy, self._target_policy = opener.target(policy, self._policy_vector)
         self._delay = Delay(self._critics_vector, self._policy_vector, config.policy_update_period)
-        target_policy = Target.of(policy.layout, self._policy_vector.parameters)
-        target_critics = Target.of(critics.layout, self._critics_vector.parameters)
-        self._policy = open_network(engine, policy, target_policy.online, self._policy_vector.gradient)
-        self._critics = open_network(engine, critics, target_critics.online, self._critics_vector.gradient)
-        self._target_policy = open_network(engine, policy, target_policy.vector)
-        self._target_critics = open_network(engine, critics, target_critics.vector)
         super().__init__(
             architecture,
             self._policy,
