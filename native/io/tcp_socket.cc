@@ -27,7 +27,8 @@ constexpr int kLoopbackBufferBytes =
     1 << 20;                          // measured: 29 MB batches at 1.5 times the rate of the kernel's own choice
 constexpr int kKeepIdleSeconds = 15;  // of silence, before the peer's kernel is asked whether it is there
 constexpr int kKeepIntervalSeconds = 5;
-constexpr int kUserTimeoutMilliseconds = 60'000;  // without an answer, to these questions too: their number has no effect
+// Without an answer, also to these questions: their number has no effect.
+constexpr int kUserTimeoutMilliseconds = 60'000;
 
 [[noreturn]] void throw_system(const Address& address, const std::string& what) {
   throw Error(ErrorKind::kSystem, "address '" + address.text() + "': " + what);
