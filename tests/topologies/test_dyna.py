@@ -121,6 +121,7 @@ def test_only_the_real_experience_has_a_limiter_and_search_control_is_that_of_th
     assert [each["sampler"] for each in options] == ["prioritized", "uniform", "uniform"]
     assert [each["samples_per_insert"] for each in options] == [4, 0, 0]
     assert [each["limiter_tolerance"] > 0 for each in options] == [True, False, False]
+    assert [each["capacity"] for each in options][::2] == [config.replay_capacity, config.simulated_capacity]
 
 
 def test_the_planners_transitions_have_a_discount_of_1_or_0() -> None:

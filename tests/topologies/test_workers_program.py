@@ -15,6 +15,7 @@ from headrace.roles import gate as gates
 from headrace.roles.base import GATE, HELD
 from headrace.roles.gate import Gate, GateWatch, Held
 from headrace.servers import EmbeddedServer, connect_role
+from headrace.topologies.workers import program as programs
 from headrace.topologies.workers.program import WorkersProgram
 
 from .conftest import PLAIN, context_of
@@ -110,6 +111,25 @@ def test_the_gate_pauses_live_workers_and_publishes_total_steps(server: Embedded
     assert server.drain(HELD) == []  # it does not take a confirmation for its own
     with pytest.raises(ReplayError, match="the workers have the experience"):
         later.table.save("/tmp/nowhere")
+
+
+def test_the_gate_has_the_steps_of_all_workers_about_once_a_second(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a worker that starts again explores as the others do."""
+    now = [100.0]
+    monkeypatch.setattr(programs, "monotonic", lambda: now[0])
+    config = Hogwild(workers=2)
+    program = WorkersProgram(config, context_of(server, PLAIN, config), 0)
+    report(program, 0, "a", steps=300)
+    program.step(0.0)
+    assert gate(server)[1] == Gate("open", 300)
+    report(program, 1, "b", steps=200)
+    program.step(0.0)
+    assert gate(server)[1] == Gate("open", 300)
+    now[0] += programs._NEWS_SECONDS
+    program.step(0.0)
+    assert gate(server)[1] == Gate("open", 500)
 
 
 def test_a_turn_longer_than_the_maximum_wait_is_counted(

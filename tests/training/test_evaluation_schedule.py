@@ -114,3 +114,41 @@ def test_workers_are_evaluated_by_steps_that_their_reports_do_not_show_yet(
     steps = 281
     schedule.receive({})
     assert schedule.seconds_left == pytest.approx(100 / (101 / 1.12))
+
+
+def test_an_evaluation_is_made_early_where_the_actors_reach_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Mock(evaluation_episodes=10, until_score=195.0, evaluation_period_seconds=1e6)
+    evaluations, clock = Mock(pending=False), Mock(paused=False, seconds=5.0)
+    monitor = Mock(near_greedy_return=190.0)
+    session = session_at(
+        lambda: ASKED,
+        monkeypatch,
+        config=config,
+        program=Mock(deterministic=False),
+        evaluations=evaluations,
+        monitor=monitor,
+        clock=clock,
+    )
+    schedule = EvaluationSchedule(session, holds=False)
+    made = []
+    for seen, seconds in ((None, 5.0), (190.0, 5.0), (195.0, 5.0), (200.0, 7.9), (200.0, 8.1)):
+        monitor.near_greedy_return, clock.seconds = seen, seconds
+        schedule.evaluate_when_due()
+        made.append(evaluations.request.call_count)
+    assert made == [0, 0, 1, 1, 2]  # three seconds apart at least
+    assert monitor.clear_near_greedy.call_count == 2  # what was seen before says nothing of a later policy
+
+
+@pytest.mark.parametrize(("pending", "solved"), [(False, None), (True, None), (False, ASKED)])
+def test_a_pause_is_excluded_from_the_times_of_all_roles(pending: bool, solved: Moment | None) -> None:
+    clock = Mock(paused=True)
+    clock.resume.return_value = 7.0
+    session = make_session(clock=clock, evaluations=Mock(pending=pending, solved_at=solved))
+    EvaluationSchedule(session, holds=False, next_evaluation=1.0).resume_training()
+    program, monitor = session.program, session.monitor
+    if pending or solved:
+        clock.resume.assert_not_called()
+        return
+    program.table.set_paused.assert_called_once_with(False)  # type: ignore[attr-defined]
+    program.skip.assert_called_once_with(7.0)  # type: ignore[attr-defined]
+    monitor.skip.assert_called_once_with(7.0)  # type: ignore[attr-defined]

@@ -315,6 +315,15 @@ def test_a_final_evaluation_that_was_prevented_is_made_after_resuming(
             resume(run, QuietDisplay())
 
 
+def test_a_run_that_has_used_its_time_asks_for_more(train: Any) -> None:
+    begun = train("serial", time_limit_seconds=0.05, final_evaluation_episodes=0)
+    with (
+        begun.run.open(begun.path, writing=True) as run,
+        pytest.raises(CheckpointError, match=r"has trained .* of its 0 s; give more with --time-limit"),
+    ):
+        resume(run, QuietDisplay())
+
+
 def test_an_evaluation_pending_at_the_limit_is_made_without_training(
     train: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,12 +10,17 @@ import pytest
 
 from headrace.report.events import scalars
 from headrace.report.run_directory import RunDirectory
+from headrace.roles.base import RUN
 from headrace.servers import Endpoint
+from headrace.settings import RunConfig
 from headrace.training import checkpoint_schedule
 from headrace.training.checkpoint_schedule import CheckpointSchedule
 from headrace.training.clock import TrainingClock
 from headrace.training.continuation import restore_experience
+from headrace.training.evaluation import Evaluation, Moment
 from headrace.training.progress_records import ProgressRecords
+from headrace.training.run_publisher import RunPublisher
+from headrace.training.summary import summarize
 
 from .conftest import Messages, make_session
 
@@ -39,6 +44,18 @@ def test_a_measurement_has_environment_steps_and_an_event_has_none(run: RunDirec
     assert measured == {"kind": "planning", "seconds": 2.5, "environment_steps": 700, "error": 0.5}
     assert event == {"kind": "resume", "seconds": 1.0, "resumptions": 2}
     assert [tag for tag, _ in scalars(measured)] == ["planning/seconds", "planning/error"]
+
+
+def test_a_summary_says_when_the_score_was_reached() -> None:
+    reached = Evaluation([200.0], [9], Moment(1_000, 250, 4.0))
+    config = RunConfig("CartPole-v1", until_score=195.0)
+    evaluations, learner = Mock(last=reached, solved_at=reached), Mock(clock=Mock(seconds={}))
+    session = make_session(
+        config=config, clock=Mock(seconds=9.0), evaluations=evaluations, program=Mock(learner=learner)
+    )
+    stats = {"samples_per_insert": 8.0, "size": 10, "used_bytes": 100}
+    summary = summarize(session, stats, exits=[], places={}, busy_cores={}, stopped_by="score")
+    assert (summary["seconds_to_score"], summary["steps_to_score"], summary["wall_seconds"]) == (4.0, 1_000, 9.0)
 
 
 def test_records_of_one_moment_have_its_time(run: RunDirectory) -> None:
@@ -131,3 +148,26 @@ def test_total_seconds_include_those_that_are_no_training(monkeypatch: pytest.Mo
     now.return_value = 112.0
     clock.skip(1.5)
     assert (clock.seconds, clock.total_seconds) == (8.5, 20.0)
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_restarted_server_gets_everything_again(paused: bool) -> None:
+    server, program, evaluations = Mock(), Mock(), Mock()
+    session = make_session(server=server, program=program, evaluations=evaluations)
+    notice = Mock()
+    notice.to_json.return_value = "notice"
+    publisher = RunPublisher(session, notice, [])
+    server.restarted.return_value = False
+    assert not publisher.renew(paused=paused)
+    assert server.publish.mock_calls == program.table.mock_calls == evaluations.mock_calls == []
+    server.restarted.return_value = True
+    assert publisher.renew(paused=paused)
+    program.table.set_paused.assert_called_once_with(paused)
+    program.learner.publish.assert_called_once_with()
+    server.publish.assert_called_once_with(RUN, b"notice")
+    evaluations.repeat.assert_called_once_with()
+    publisher.end()
+    assert server.publish.call_args.args == (RUN, b"")
+    assert publisher.renew(paused=paused)
+    assert server.publish.call_args.args == (RUN, b"")  # an ended run stays so
+    program.learner.publish.assert_called_once_with()

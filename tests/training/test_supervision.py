@@ -215,3 +215,17 @@ def test_a_role_that_a_restart_would_not_help_ends_the_run_with_its_error() -> N
     launcher.exits = [Exit(Acting(0), "exit 83", DivergenceError, "the loss is nan")]
     with pytest.raises(DivergenceError, match=r"^the loss is nan$"):
         supervisor.check()
+
+
+def test_the_time_of_a_hang_does_not_count_between_two_deaths(time: Time) -> None:
+    """An environment that hangs at each start would otherwise be started for ever: its deaths are 62 s apart."""
+    supervisor = Supervisor(Pretence(), [Acting(0)], 60.0, Record())
+    supervisor.start()
+    for generation in range(3):
+        time.now += 62.0
+        supervisor.receive({**heartbeat(0, "environment", generation), "stalled_seconds": 61.0})  # type: ignore[typeddict-item]
+        if generation == 2:
+            with pytest.raises(LaunchError, match="actor 0 died 3 times within a minute"):
+                supervisor.check()
+        else:
+            supervisor.check()
