@@ -118,9 +118,9 @@ def test_a_signal_ends_a_wait_without_deadline(server: Server, where: str) -> No
         raise Interrupted
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
         with pytest.raises(Interrupted):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
             waits[where]()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

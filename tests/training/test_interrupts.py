@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from unittest.mock import Mock
 
 import pytest
 
@@ -34,9 +35,11 @@ def test_an_unacknowledged_request_calls_give_up(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_acknowledged_request_does_not_call_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupts, "_PATIENCE_SECONDS", 0.2)
-    given_up = threading.Event()
-    with Interrupts(given_up.set) as requests:
+    timer = Mock()
+    monkeypatch.setattr(interrupts.threading, "Timer", timer)
+    with Interrupts(lambda: None) as requests:
         ask()
+        timer.return_value.start.assert_called_once_with()
+        timer.return_value.cancel.assert_not_called()
         requests.acknowledge()
-        assert not given_up.wait(0.5)
+        timer.return_value.cancel.assert_called_once_with()

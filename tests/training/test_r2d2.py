@@ -106,6 +106,7 @@ def test_learns_to_remember_the_cue(train: Train) -> None:
         evaluation_period_steps=1_000,
         final_evaluation_episodes=100,
     )
+    assert result.summary["solved"]
     assert result.evaluate(episodes=100, seed=77).mean >= 0.95
 
 

@@ -20,6 +20,7 @@ from headrace.networks import Architecture
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
+from headrace.roles import gate
 from headrace.topologies.workers import config
 from headrace.training import resume
 from headrace.training.checkpoint import Checkpoint, newest_checkpoint
@@ -55,7 +56,10 @@ def records(path: Path, kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("topology", WORKERS)
-def test_the_summary_counts_every_gradient_by_outcome(train: Train, tmp_path: Path, topology: str) -> None:
+def test_the_summary_counts_every_gradient_by_outcome(
+    train: Train, tmp_path: Path, topology: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "_HOLD_SECONDS", 60.0)  # their last turns are waited for even on a busy machine
     result = train(topology, steps=4_000, final_evaluation_episodes=5)
     workers = result.summary["workers"]
     assert result.summary["topology"] == topology
