@@ -153,6 +153,20 @@ def test_gradients_are_clipped() -> None:
     assert np.sqrt(sum(np.square(each).sum() for each in moved)) == pytest.approx(0.005, rel=1e-3)
 
 
+def test_target_is_copied_every_period() -> None:
+    config = R2D2.from_record({**SMALL.to_record(), "target_update_period": 2, "target_update_rate": 1.0})
+    assert isinstance(config, R2D2)
+    learner = updater(config)
+    initial = learner.weights()
+    for update in (1, 2):
+        learner.update(learner.transfer(make_batch(config)))
+        online, state = learner.weights(), learner.state()
+        expected = initial if update == 1 else online
+        for name in initial:
+            assert not np.array_equal(online[name], initial[name]), name
+            np.testing.assert_array_equal(state[f"target.{name}"], expected[name], err_msg=name)
+
+
 def test_padding_has_no_influence() -> None:
     config, batch = SMALL, make_batch(SMALL)
     record = batch.action.copy().view(config.window_form(SPEC).record)[:, 0]

@@ -117,11 +117,14 @@ def test_a_signal_ends_a_wait_without_deadline(server: Server, where: str) -> No
     def interrupt(*_: object) -> None:
         raise Interrupted
 
+    def wait() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        waits[where]()
+
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with pytest.raises(Interrupted):
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            waits[where]()
+            wait()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

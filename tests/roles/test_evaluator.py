@@ -8,13 +8,16 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from headrace.algorithms.config import Algorithm
 from headrace.algorithms.dqn.config import DQN
+from headrace.environments import describe
 from headrace.errors import ClosedError, EnvironmentFault
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.roles import evaluator
 from headrace.roles.evaluator import EvaluatorRole, play
-from headrace.roles.messages import EVALUATION_POLICY
+from headrace.roles.messages import EVALUATION_POLICY, Answer
 from headrace.types import EnvironmentSpec
 
 
@@ -24,6 +27,30 @@ def right(observation: np.ndarray) -> np.ndarray:
 
 def left(observation: np.ndarray) -> np.ndarray:
     return np.zeros(len(observation), np.int64)
+
+
+def answers_of_role(environment: str, algorithm: Algorithm, graph: bytes, count: int) -> list[Answer]:
+    """The first answers that the role sends to one request for 2 episodes."""
+    asked = {"start": "s", "request": 3, "environment": environment, "episodes": 2, "seed": 0}
+    spec = asdict(describe(environment))
+    body = json.dumps({**asked, "spec": spec, "algorithm": algorithm.to_record()}).encode()
+    answers: list[Answer] = []
+    stop = threading.Event()
+
+    def put(mailbox: str, message: bytes) -> None:
+        report = json.loads(message)
+        if "answer" in report:
+            answers.append(report["answer"])
+        if len(answers) == count:
+            stop.set()
+
+    def fetch(name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
+        return (1, graph) if name == EVALUATION_POLICY else (1, body) if newer_than < 1 else None
+
+    server = Mock(put=put, fetch=fetch)
+    with pytest.raises(ClosedError):
+        EvaluatorRole(0).run(Mock(connect=lambda: server, stop=stop))
+    return answers
 
 
 @pytest.mark.parametrize("episodes", [1, 3, 20, 47])
@@ -94,23 +121,19 @@ def test_an_answer_is_sent_again_until_the_next_request(monkeypatch: pytest.Monk
     spec, algorithm = EnvironmentSpec((4,), "float32", 2), DQN(hidden=(4,))
     updater = algorithm.make_updater(spec, "cpu", 0, None)
     graph = PolicyGraph(updater.architecture).serialize(updater.weights())
-    asked = {"start": "s", "request": 3, "environment": "CartPole-v1", "episodes": 2, "seed": 0}
-    body = json.dumps({**asked, "spec": asdict(spec), "algorithm": algorithm.to_record()}).encode()
-    answers, stop = [], threading.Event()
-
-    def put(mailbox: str, message: bytes) -> None:
-        report = json.loads(message)
-        if "answer" in report:
-            answers.append(report["answer"])
-        if len(answers) == 3:
-            stop.set()
-
-    def fetch(name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
-        return (1, graph) if name == EVALUATION_POLICY else (1, body) if newer_than < 1 else None
-
-    server = Mock(put=put, fetch=fetch)
-    with pytest.raises(ClosedError):
-        EvaluatorRole(0).run(Mock(connect=lambda: server, stop=stop))
+    answers = answers_of_role("CartPole-v1", algorithm, graph, 3)
     assert [answer["request"] for answer in answers] == [3, 3, 3]
     assert answers[0] == answers[1] == answers[2]
     assert len(answers[0]["returns"]) == 2
+
+
+def test_a_recurrent_policy_remembers_nothing_of_the_episode_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts steps and moves right in 7 of them, as many as lead to the goal; an episode of others is truncated."""
+
+    def advance(observation: np.ndarray, state: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return np.where(state < 7, [[0, 1]], [[1, 0]]).astype(np.float32), state + 1
+
+    monkeypatch.setattr(evaluator, "_TOGETHER", 1)
+    monkeypatch.setattr(evaluator, "Policy", Mock(return_value=Mock(advance=advance, state_size=1)))
+    (answer,) = answers_of_role("headrace.environments.toy:Corridor", DQN(), b"", 1)
+    assert answer["lengths"] == [7, 7]

@@ -242,6 +242,25 @@ def test_a_restarted_worker_has_other_seeds(server: EmbeddedServer, monkeypatch:
     assert second.update_seed != first.update_seed
 
 
+def test_a_worker_that_starts_late_begins_with_the_steps_of_all_workers(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would explore as at the start of training."""
+    config = Hogwild(workers=2, envs_per_worker=2, chunk_steps=10)
+    settings = worker_settings(config, context_of(server, DQN(**SMALL), config), 1)
+    first_steps: list[int] = []
+
+    def build(settings: Any, open_vector: Any, table: Any, first_step: int = 0, clock: Any = None) -> None:
+        first_steps.append(first_step)
+        raise ClosedError("built")
+
+    monkeypatch.setattr(remote_worker, "build_worker", build)
+    server.publish(GATE, Gate("open", 500).to_json())
+    with RoleContext(server.endpoint, new_event()) as context:
+        WorkerRole(1, settings).run(context)
+    assert first_steps == [500]
+
+
 def test_only_environments_can_hang_while_a_worker_is_built(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
