@@ -128,7 +128,7 @@ def test_an_answer_is_sent_again_until_the_next_request(monkeypatch: pytest.Monk
 
 
 def test_a_recurrent_policy_remembers_nothing_of_the_episode_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts steps and moves right in 7 of them, as many as lead to the goal; an episode of others is truncated."""
+    """It counts its steps: it moves right in the first 7, which lead to the goal, and left in those after them."""
 
     def advance(observation: np.ndarray, state: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         return np.where(state < 7, [[0, 1]], [[1, 0]]).astype(np.float32), state + 1
