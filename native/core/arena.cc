@@ -192,10 +192,11 @@ void Arena::renumber(const Signature& signature) {
   file_->set_next_key(next_key_);
   const std::uint64_t oldest_key = key;
   for (const std::size_t offset : recovered_) {
-    auto& header = *reinterpret_cast<ChunkHeader*>(at(offset));
+    ChunkHeader header = header_at(at(offset));
     header.first_key = std::exchange(key, key + header.steps);
     header.oldest_key = lowest;
-    header.checksum = chunk_checksum(signature, {at(offset), header.bytes});
+    header.checksum = chunk_checksum(signature, header, {at(offset), header.bytes});
+    std::memcpy(at(offset), &header, sizeof(header));  // at once: a chunk is intact before and after it
   }
   file_->set_oldest_key(oldest_key);
   file_->flush();

@@ -139,11 +139,15 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed) {
 }
 
 std::uint32_t chunk_checksum(const Signature& signature, std::span<const std::byte> chunk) {
-  const auto header = load<ChunkHeader>(chunk.data());
+  return chunk_checksum(signature, load<ChunkHeader>(chunk.data()), chunk);
+}
+
+std::uint32_t chunk_checksum(const Signature& signature, const ChunkHeader& header, std::span<const std::byte> chunk) {
   const ChunkLayout layout = ChunkLayout::of(signature, header.steps, header.rows);
-  constexpr std::size_t kAfter = offsetof(ChunkHeader, checksum) + sizeof(header.checksum);
-  const std::uint32_t before = crc32c(chunk.first(offsetof(ChunkHeader, checksum)));
-  return crc32c(chunk.subspan(kAfter, layout.priority - kAfter), before);
+  constexpr std::size_t kChecksum = offsetof(ChunkHeader, checksum), kAfter = kChecksum + sizeof(header.checksum);
+  const auto bytes = std::as_bytes(std::span(&header, 1));
+  const std::uint32_t begun = crc32c(bytes.subspan(kAfter), crc32c(bytes.first(kChecksum)));
+  return crc32c(chunk.subspan(sizeof(header), layout.priority - sizeof(header)), begun);
 }
 
 }  // namespace headrace

@@ -80,5 +80,7 @@ bool is_priority(float value);  // finite and >= 0, or kUnknownPriority
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed = 0);  // SSE4.2 where there is, else a table
 std::uint32_t chunk_checksum(const Signature& signature, std::span<const std::byte> chunk);
+// The same with this header instead of the chunk's.
+std::uint32_t chunk_checksum(const Signature& signature, const ChunkHeader& header, std::span<const std::byte> chunk);
 
 }  // namespace headrace

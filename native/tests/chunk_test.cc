@@ -100,6 +100,13 @@ TEST_CASE("chunk: the checksum covers everything but itself and the priorities")
     const bool covered = (i < 4 || i >= 8) && i < priorities;
     REQUIRE((chunk_checksum(small_signature(), changed) != checksum) == covered);
   }
+  auto other = *reinterpret_cast<const ChunkHeader*>(bytes.data());
+  other.first_key = 77;
+  const std::uint32_t expected = chunk_checksum(small_signature(), other, bytes);
+  auto stored = bytes;
+  std::memcpy(stored.data(), &other, sizeof(other));
+  CHECK(chunk_checksum(small_signature(), stored) == expected);
+  CHECK(expected != checksum);
 }
 
 // Random damage is either refused or leaves a chunk whose every row can be read; the sanitizers watch.
