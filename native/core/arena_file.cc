@@ -94,9 +94,10 @@ ArenaFile::ArenaFile(const Signature& signature, std::size_t capacity_bytes, con
   const bool made = descriptor_ >= 0;
   if (!made && errno == EEXIST) descriptor_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor_ < 0) fail("can't be opened", errno);
-  bool fresh = false;
+  bool locked = false, fresh = false;
   try {
     if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) fail("is in use by another table or process", errno);
+    locked = true;
     struct stat found {};
     if (fstat(descriptor_, &found) != 0) fail("can't be examined", errno);
     if (!S_ISREG(found.st_mode)) fail("is not a regular file", EINVAL);
@@ -111,7 +112,8 @@ ArenaFile::ArenaFile(const Signature& signature, std::size_t capacity_bytes, con
     mend();
     check(signature.encode());
   } catch (...) {
-    if (made || (fresh && ftruncate(descriptor_, 0) != 0)) unlink(path.c_str());
+    // What this process made may be another's by now, which opened and locked it first.
+    if (locked && (made || (fresh && ftruncate(descriptor_, 0) != 0))) unlink(path.c_str());
     ::close(descriptor_);
     throw;
   }
