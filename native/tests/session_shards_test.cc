@@ -194,6 +194,9 @@ TEST_CASE("shards are made in a separate thread, then used in others, each shard
   CHECK(session.lane() == 0);
   ask(session, frame(MessageType::kStats, ""));
   CHECK(session.place() == Session::Place::kShards);
+  feed(session, frame(MessageType::kLoadShard, "model/1"));  // which may write a file
+  CHECK(session.yielded());
+  CHECK(session.place() == Session::Place::kSlow);
 }
 
 TEST_CASE("statistics include the shards") {

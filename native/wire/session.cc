@@ -34,7 +34,8 @@ bool is_of_shards(MessageType type) { return type >= MessageType::kOpenShard && 
 bool is_slow(const FrameHeader& header) {
   const auto type = static_cast<MessageType>(header.type);
   if (type == MessageType::kInsert) return header.length > kQuickInsertBytes;
-  return type == MessageType::kOpenTable || type == MessageType::kOpenShard || type == MessageType::kDrop;
+  return type == MessageType::kOpenTable || type == MessageType::kOpenShard || type == MessageType::kLoadShard ||
+         type == MessageType::kDrop;
 }
 
 }  // namespace

@@ -74,8 +74,8 @@ class Session {
   enum class Place : std::uint8_t {
     kQuick,
     kSampling,  // gathers batches: from the first on, everything else of the session too
-    kSlow,      // makes or drops a table, or makes a shard, which takes as long as their files and memory do, or
-                // inserts a huge chunk; this one request alone
+    kSlow,      // makes or drops a table, or makes or loads a shard, which takes as long as their files and memory do,
+                // or inserts a huge chunk; this one request alone
     kShards,    // works on a shard's memory, from the first on; of lane() there are several
   };
 
