@@ -117,6 +117,15 @@ def test_softmax_is_torch_s(instructions: str, columns: int) -> None:
     np.testing.assert_allclose(log_probability, z.log_softmax(1), rtol=1e-6, atol=5e-6)
 
 
+@pytest.mark.parametrize("offset", [1e3, 1e5])
+@pytest.mark.parametrize("instructions", dense_instructions())
+def test_log_probabilities_keep_their_digits_where_all_logits_are_large(instructions: str, offset: float) -> None:
+    logits = (np.random.default_rng(0).standard_normal((9, 20)) + offset).astype(np.float32)
+    probability, log_probability = np.empty((2, *logits.shape), np.float32)
+    softmax(logits, probability, log_probability, instructions=instructions)
+    np.testing.assert_allclose(log_probability, torch.from_numpy(logits).double().log_softmax(1), rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("instructions", dense_instructions())
 def test_not_a_number_stays_in_its_row(instructions: str) -> None:
     logits = np.zeros((3, 20), np.float32)

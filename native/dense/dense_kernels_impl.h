@@ -428,11 +428,11 @@ void softmax(const Rows& z, float* probability, float* log_probability) noexcept
       store_some(probability + start + n, e, count);
       total += load_some(probability + start + n, count);  // 0 beyond the columns
     }
-    const float whole = sum(total), share = 1 / whole, log_whole = largest + __builtin_logf(whole);
+    const float whole = sum(total), share = 1 / whole, log_whole = __builtin_logf(whole);
     for (std::size_t n = 0; n < z.columns; n += kLanes) {
       const std::size_t count = lesser(z.columns - n, kLanes);
       store_some(probability + start + n, load_some(probability + start + n, count) * share, count);
-      store_some(log_probability + start + n, load_some(row + n, count) - log_whole, count);
+      store_some(log_probability + start + n, load_some(row + n, count) - largest - log_whole, count);
     }
   }
 }
