@@ -11,6 +11,7 @@
 #include <span>
 
 #include "core/chunk.h"
+#include "core/entropy.h"
 #include "core/error.h"
 #include "core/sealed.h"
 
@@ -19,9 +20,9 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kRing = 2 * kPage;              // where it begins
-constexpr std::uint64_t kMagic = 0x33414e4552415248;  // "HRARENA3"
+constexpr std::uint64_t kMagic = 0x34414e4552415248;  // "HRARENA4"
 constexpr std::uint64_t kAnyVersion = 0x00ffffffffffffff;
-constexpr const char* kVersion = "3";
+constexpr const char* kVersion = "4";
 
 constexpr std::uint64_t kUnknown = 0;  // which no key is sealed as
 
@@ -31,19 +32,23 @@ struct ArenaFile::Header {
   std::uint64_t magic;                 // written last at creation: zero in a file whose creation did not finish
   std::uint64_t oldest_key, next_key;  // sealed; of the first copy alone
   std::uint64_t capacity;
-  std::uint32_t checksum;          // of magic, capacity and signature
-  char signature[kPage - 4 - 32];  // zero-padded text
+  std::uint32_t checksum;  // of magic, capacity, mark and signature
+  std::uint32_t mark;
+  char signature[kPage - 8 - 32];  // zero-padded text
 
   bool whole() const { return magic == kMagic && checksum == computed(); }
   std::uint32_t computed() const {
     const std::array<std::uint64_t, 2> numbers{kMagic, capacity};
-    return crc32c(std::as_bytes(std::span(signature)), crc32c(std::as_bytes(std::span(numbers))));
+    const std::uint32_t marked = crc32c(std::as_bytes(std::span(&mark, 1)), crc32c(std::as_bytes(std::span(numbers))));
+    return crc32c(std::as_bytes(std::span(signature)), marked);
   }
 };
 
 ArenaFile::Header& ArenaFile::header(std::size_t copy) const {
   return *reinterpret_cast<Header*>(mapping_->data() + copy * kPage);
 }
+
+std::uint32_t ArenaFile::mark() const { return header().mark; }
 
 std::byte* ArenaFile::ring() { return mapping_->data() + kRing; }
 
@@ -125,10 +130,12 @@ ArenaFile::~ArenaFile() {
 }
 
 void ArenaFile::create(const std::string& signature) {
+  const auto mark = static_cast<std::uint32_t>(draw_entropy());
   for (const std::size_t copy : {1, 0}) {
     Header& fresh = header(copy);
     std::memset(&fresh, 0, sizeof(Header));
     fresh.capacity = capacity_;
+    fresh.mark = mark;
     signature.copy(fresh.signature, sizeof(fresh.signature) - 1);
     fresh.checksum = fresh.computed();
     set_oldest_key(0);
@@ -145,6 +152,7 @@ void ArenaFile::mend() {
     if (damaged.whole() || !other.whole()) continue;
     damaged.capacity = other.capacity;
     damaged.checksum = other.checksum;
+    damaged.mark = other.mark;
     std::memcpy(damaged.signature, other.signature, sizeof(other.signature));
     damaged.magic = kMagic;
   }

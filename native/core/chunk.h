@@ -31,7 +31,8 @@ inline constexpr std::uint32_t kMaxSteps = 1u << 20;
 
 struct ChunkHeader {
   std::uint32_t magic = kChunkMagic;
-  // CRC-32C of header and sections, but for `checksum` itself and the priorities; 0 in transit, set in a file
+  // CRC-32C of header and sections, but for `checksum` itself and the priorities; 0 in transit, set in a file, where it
+  // is combined with the file's mark
   std::uint32_t checksum = 0;
   std::uint64_t bytes = 0;      // whole chunk, header included; a multiple of 8
   std::uint32_t steps = 0;      // T

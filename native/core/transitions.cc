@@ -61,7 +61,7 @@ const ChunkHeader& Transitions::write(std::size_t offset, std::span<const std::b
   }
   if (arena_.persistent()) {
     keep_order();  // the checksum does not cover the priorities
-    header.checksum = chunk_checksum(signature_, {stored, chunk.size()});
+    header.checksum = arena_.checksum(signature_, header, {stored, chunk.size()});
   }
   return header;
 }

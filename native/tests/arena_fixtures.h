@@ -15,7 +15,8 @@
 
 namespace headrace::fixtures {
 
-constexpr std::size_t kHeaderBytes = 8192;  // of a file, before its ring
+constexpr std::size_t kHeaderBytes = 8192;             // of a file, before its ring
+constexpr std::size_t kMarkAt = 4096 + 3 * 8 + 8 + 4;  // in the copy of the header
 
 // What Table does with an arena, and no more: chunks with keys, checksummed, the oldest released when room is short.
 struct Ring {
@@ -52,7 +53,7 @@ struct Ring {
     std::memcpy(arena.at(offset), bytes.data(), bytes.size());
     header->first_key = next_key;
     header->oldest_key = stored.empty() ? next_key : stored.front().first_key;
-    header->checksum = chunk_checksum(small_signature(), {arena.at(offset), bytes.size()});
+    header->checksum = arena.checksum(small_signature(), *header, {arena.at(offset), bytes.size()});
   }
 
   float tag_of(std::size_t offset) const {

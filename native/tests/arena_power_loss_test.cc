@@ -15,6 +15,7 @@ using fixtures::check_sound;
 using fixtures::Content;
 using fixtures::content_of;
 using fixtures::kHeaderBytes;
+using fixtures::kMarkAt;
 using fixtures::MemoryFile;
 using fixtures::Ring;
 using fixtures::small_signature;
@@ -37,6 +38,8 @@ class NaiveScan {
  public:
   explicit NaiveScan(const std::string& image) {
     const std::span<const std::byte> ring = std::as_bytes(std::span(image)).subspan(kHeaderBytes);
+    std::uint32_t mark = 0;
+    std::memcpy(&mark, image.data() + kMarkAt, sizeof(mark));
     for (std::size_t at = 0; at + sizeof(ChunkHeader) <= ring.size(); at += 64) {
       ChunkHeader header;
       std::memcpy(&header, ring.data() + at, sizeof(header));
@@ -47,7 +50,8 @@ class NaiveScan {
       } catch (const Error&) {
         continue;
       }
-      if (header.checksum == chunk_checksum(small_signature(), bytes)) chunks_[header.first_key] = {at, header};
+      const bool intact = header.checksum == (chunk_checksum(small_signature(), bytes) ^ mark);
+      if (intact) chunks_[header.first_key] = {at, header};
     }
     for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend();) {
       const bool overlaps = std::any_of(chunks_.rbegin(), chunk, [&](const auto& newer) {

@@ -37,7 +37,8 @@ TEST_CASE("arena: chunks never overlap and are complete") {
     for (const auto& chunk : ring.stored) {
       const ChunkHeader& header = ring.header_at(chunk.offset);
       REQUIRE(header.first_key == chunk.first_key);
-      REQUIRE(header.checksum == chunk_checksum(small_signature(), {ring.arena.at(chunk.offset), header.bytes}));
+      REQUIRE(header.checksum ==
+              ring.arena.checksum(small_signature(), header, {ring.arena.at(chunk.offset), header.bytes}));
       for (std::size_t at = chunk.offset; at < chunk.offset + header.bytes; at += Arena::kAlignment) {
         REQUIRE_FALSE(taken.at(at / Arena::kAlignment));
         taken[at / Arena::kAlignment] = true;
@@ -148,6 +149,32 @@ TEST_CASE("arena: evicted chunks are not recovered, even if they are intact") {
   CHECK(found.size() <= content.size() + 1);  // and one that was there when the newest was written
   CHECK(Content(found.end() - static_cast<std::ptrdiff_t>(content.size()), found.end()) == content);
   CHECK(ring.arena.lost() == 0);
+}
+
+TEST_CASE("arena: a chunk within another one's priorities, as a client may send it, is not taken for a stored one") {
+  const MemoryFile file;
+  Content content;
+  {
+    Ring ring(kFlipped, file.path());
+    ring.push(5, 1.0f);
+    ring.push(150, 2.0f);
+    ring.push(5, 3.0f);
+    content = content_of(ring);
+    auto inner = PlainChunk::of(1, 1, 4.0f).bytes(small_signature());
+    auto* header = reinterpret_cast<ChunkHeader*>(inner.data());
+    header->first_key = header->oldest_key = std::uint64_t{1} << 40;
+    header->checksum = chunk_checksum(small_signature(), inner);
+    const ChunkHeader& outer = ring.header_at(ring.stored[1].offset);
+    const std::size_t priorities =
+        ring.stored[1].offset + ChunkLayout::of(small_signature(), outer.steps, outer.rows).priority;
+    const std::size_t place = (priorities + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+    REQUIRE(place + inner.size() <= ring.stored[1].offset + outer.bytes);
+    std::memcpy(ring.arena.at(place), inner.data(), inner.size());
+  }
+  const Ring again(kFlipped, file.path());
+  CHECK(content_of(again) == content);
+  CHECK(again.next_key == 160);
+  CHECK(again.arena.lost() == 0);
 }
 
 TEST_CASE("arena: a kill during renumbering of recovered chunks loses nothing more") {
@@ -276,13 +303,13 @@ TEST_CASE("arena: an incompatible file is refused and not changed") {
   check_error(ErrorKind::kCorrupt, path, [&] { open(small_signature(), 4000); });
 }
 
-TEST_CASE("arena: files of versions 1 and 2, which have other formats, are refused and not changed") {
+TEST_CASE("arena: files of earlier versions, which have other formats, are refused and not changed") {
   const ScratchFolder folder;
   const std::string path = folder.file("arena");
   std::string old(4096 + 4032, '\0');
   old.replace(0, 8, "HRARENA1");
   std::ofstream(path, std::ios::binary) << old;
-  check_error(ErrorKind::kCorrupt, "not that of an arena of version 3", [&] { Arena(small_signature(), 4000, path); });
+  check_error(ErrorKind::kCorrupt, "not that of an arena of version 4", [&] { Arena(small_signature(), 4000, path); });
   std::ifstream file(path, std::ios::binary);
   CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == old);
 }

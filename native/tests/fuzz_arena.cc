@@ -123,7 +123,8 @@ void mend_checksum(Bytes& bytes, std::size_t place) {
   if (bytes.size() < kHeaderBytes + kRingBytes) return;
   const std::span<const std::byte> all = bytes;
   std::uint32_t checksum = 0;
-  if (place < kHeaderBytes) {  // magic u64, two keys u64, capacity u64, checksum u32 of all but itself and the keys
+  if (place <
+      kHeaderBytes) {  // magic u64, two keys u64, capacity u64, checksum u32 of all but itself and the keys, mark u32
     const std::size_t copy = place / kPage * kPage;
     const std::uint32_t of_magic = crc32c(all.subspan(copy, 8));
     const std::uint32_t of_numbers = crc32c(all.subspan(copy + 24, 8), of_magic);
@@ -136,7 +137,8 @@ void mend_checksum(Bytes& bytes, std::size_t place) {
   if (header.steps > kMaxSteps || header.rows > kMaxSteps) return;
   const ChunkLayout layout = ChunkLayout::of(small_signature(), header.steps, header.rows);
   if (layout.bytes > bytes.size() - place) return;
-  checksum = chunk_checksum(small_signature(), all.subspan(place, layout.bytes));
+  checksum =
+      chunk_checksum(small_signature(), all.subspan(place, layout.bytes)) ^ load<std::uint32_t>(bytes, kPage + 36);
   std::memcpy(bytes.data() + place + offsetof(ChunkHeader, checksum), &checksum, sizeof(checksum));
 }
 
@@ -187,7 +189,7 @@ std::uint64_t check_chunks(const std::string& path) {
       require(header.magic == kChunkMagic && header.bytes <= kRingBytes - offset, "a chunk is not in the ring");
       const std::span<const std::byte> chunk(arena.at(offset), header.bytes);
       check_chunk(small_signature(), chunk);
-      require(header.checksum == chunk_checksum(small_signature(), chunk), "a chunk is not intact");
+      require(header.checksum == arena.checksum(small_signature(), header, chunk), "a chunk is not intact");
       require(steps == 0 || header.first_key == next_key, "keys do not follow one another");
       next_key = header.first_key + header.steps;
       steps += header.steps;
