@@ -85,6 +85,9 @@ def run(arguments: Sequence[str]) -> int:
 @contextlib.contextmanager
 def _printing_apart() -> Iterator[None]:
     """A context in which what an environment prints goes to standard error, also what its native code prints."""
+    if sys.stdout is None or sys.stderr is None:  # closed by whoever started this process
+        yield
+        return
     library = ctypes.CDLL(None)
     sys.stdout.flush()
     kept = os.dup(1)
