@@ -79,7 +79,7 @@ class SimulatedCase(TrainingCase):
         return {
             "environment": 0.0,  # part of the step
             "inference": step["step_ms"] / 1e3,
-            "evaluation": 0.0,  # so that evaluations are as many steps apart in every case
+            "evaluation": 0.0,  # else the next one would be due long before, in fewer or more steps by precision
             "session": step["install_ms"] / 1e3,
             "gradient": 0.8 * update,
             "apply": 0.2 * update,
