@@ -85,7 +85,7 @@ def run(arguments: Sequence[str]) -> int:
 @contextlib.contextmanager
 def _printing_apart() -> Iterator[None]:
     """A context in which what an environment prints goes to standard error, also what its native code prints."""
-    if sys.stdout is None or sys.stderr is None:  # closed by whoever started this process
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller
         yield
         return
     library = ctypes.CDLL(None)
