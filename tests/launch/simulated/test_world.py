@@ -43,6 +43,24 @@ def test_busy_threads_share_the_cores(make_world: MakeWorld, cores: int, seconds
     assert [end for _, end in ends] == pytest.approx([seconds] * 3)
 
 
+def test_work_that_takes_no_time_is_progress(make_world: MakeWorld) -> None:
+    """A role may do much of it in one turn, such as an evaluation whose steps cost nothing."""
+    world = make_world()
+    seen = []
+
+    def work() -> None:
+        for _ in range(3):
+            spend("nothing")
+            seen.append(world.progress())
+
+    role = world.process("evaluator 0")
+    world.start(role, work, "main")
+    sleep(1.0)
+    turns = [each[1] for each in seen if each is not None]
+    assert turns == [turns[0], turns[0] + 1, turns[0] + 2]
+    assert monotonic() == 1.0
+
+
 @pytest.mark.parametrize(("cores", "ends"), [(1, (2.0, 3.0)), (2, (1.5, 2.5)), (3, (1.25, 2.25)), (5, (1.125, 2.125))])
 def test_busy_cores_slow_each_other(make_world: MakeWorld, cores: int, ends: tuple[float, float]) -> None:
     make_world(cores, contention=0.5)

@@ -98,7 +98,7 @@ class SimulatedWorld(World):
         self._locks: dict[str, AbstractContextManager[object]] = {}
         self._tasks: list[Task] = []
         self._urgent: Task | None = None
-        self._turns = 0  # how often the baton was handed on
+        self._turns = 0  # how often the baton was handed on, or work was done that takes no time
         self.root = self.running = self._new_task(self.process("training"), "main")
 
     # Time and work.
@@ -295,6 +295,8 @@ class SimulatedWorld(World):
         task = self.running
         task.left = self._costs.draw(work, count, task.charged, task.random) * slowdown
         task.used, task.kind = 0.0, kind
+        if not task.left:  # the thread keeps the baton; yet it does not hang
+            self._turns += 1
         try:
             while task.left > 0:
                 self._work(task)
