@@ -141,14 +141,14 @@ def test_an_evaluation_is_made_early_where_the_actors_reach_the_target(monkeypat
 
 @pytest.mark.parametrize(("pending", "solved"), [(False, None), (True, None), (False, ASKED)])
 def test_a_pause_is_excluded_from_the_times_of_all_roles(pending: bool, solved: Moment | None) -> None:
-    clock = Mock(paused=True)
+    clock, program, monitor = Mock(paused=True), Mock(), Mock()
     clock.resume.return_value = 7.0
-    session = make_session(clock=clock, evaluations=Mock(pending=pending, solved_at=solved))
+    evaluations = Mock(pending=pending, solved_at=solved)
+    session = make_session(clock=clock, evaluations=evaluations, program=program, monitor=monitor)
     EvaluationSchedule(session, holds=False, next_evaluation=1.0).resume_training()
-    program, monitor = session.program, session.monitor
     if pending or solved:
         clock.resume.assert_not_called()
         return
-    program.table.set_paused.assert_called_once_with(False)  # type: ignore[attr-defined]
-    program.skip.assert_called_once_with(7.0)  # type: ignore[attr-defined]
-    monitor.skip.assert_called_once_with(7.0)  # type: ignore[attr-defined]
+    program.table.set_paused.assert_called_once_with(False)
+    program.skip.assert_called_once_with(7.0)
+    monitor.skip.assert_called_once_with(7.0)

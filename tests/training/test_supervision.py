@@ -57,8 +57,8 @@ class Pretence:
         pass
 
 
-def heartbeat(index: int, phase: str = "", generation: int = 0) -> Report:
-    return {"role": "actor", "index": index, "generation": generation, "phase": phase, "stalled_seconds": 0.0}
+def heartbeat(index: int, phase: str = "", generation: int = 0, stalled: float = 0.0) -> Report:
+    return {"role": "actor", "index": index, "generation": generation, "phase": phase, "stalled_seconds": stalled}
 
 
 class Time:
@@ -223,7 +223,7 @@ def test_the_time_of_a_hang_does_not_count_between_two_deaths(time: Time) -> Non
     supervisor.start()
     for generation in range(3):
         time.now += 62.0
-        supervisor.receive({**heartbeat(0, "environment", generation), "stalled_seconds": 61.0})  # type: ignore[typeddict-item]
+        supervisor.receive(heartbeat(0, "environment", generation, stalled=61.0))
         if generation == 2:
             with pytest.raises(LaunchError, match="actor 0 died 3 times within a minute"):
                 supervisor.check()

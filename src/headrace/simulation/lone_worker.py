@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Algorithm
 from headrace.environments import describe
-from headrace.errors import EnvironmentFault, HeadraceError, error_line
 from headrace.gradients.base import ParameterVector
 from headrace.roles.base import Worker
 from headrace.roles.remote_worker import build_worker
@@ -19,7 +18,7 @@ from headrace.settings import RunConfig
 from headrace.topologies.base import RunContext
 from headrace.topologies.workers import Hogwild
 from headrace.topologies.workers.program import worker_settings
-from headrace.training.hang_watch import watched
+from headrace.training.hang_watch import environment_faults, watched
 
 __all__ = ["open_lone_worker"]
 
@@ -33,7 +32,7 @@ def open_lone_worker(environment: str, algorithm: Algorithm, rows: int) -> Itera
     Raises EnvironmentFault for what the environment raises, and if a call of it takes too long.
     """
     with contextlib.ExitStack() as undo:
-        undo.enter_context(_faults())
+        undo.enter_context(environment_faults())
         server = undo.enter_context(contextlib.closing(EmbeddedServer()))
         with watched(RunConfig.hang_seconds):
             worker = undo.enter_context(contextlib.closing(_build(environment, algorithm, rows, server)))
@@ -41,16 +40,6 @@ def open_lone_worker(environment: str, algorithm: Algorithm, rows: int) -> Itera
         for _ in range(_SKIPPED_TURNS):
             worker.step()
         yield worker
-
-
-@contextlib.contextmanager
-def _faults() -> Iterator[None]:
-    try:
-        yield
-    except HeadraceError:
-        raise
-    except Exception as error:  # environments may raise anything
-        raise EnvironmentFault(error_line(error)) from error
 
 
 def _build(environment: str, algorithm: Algorithm, rows: int, server: EmbeddedServer) -> Worker:

@@ -11,11 +11,11 @@ from typing import Any, Self
 
 from headrace.clock import Thread, monotonic, new_event, start_thread
 from headrace.environments.calls import open_call
-from headrace.errors import EnvironmentFault
+from headrace.errors import EnvironmentFault, HeadraceError, error_line
 from headrace.launch.guard import Guard
 from headrace.roles.clock import PhaseClock
 
-__all__ = ["HangWatch", "watched"]
+__all__ = ["HangWatch", "environment_faults", "watched"]
 
 _FAULT_STATUS = 2
 _GRACE_SECONDS = 5.0
@@ -27,6 +27,17 @@ def watched(limit_seconds: float, clock: PhaseClock | None = None) -> Iterator[N
     """A context with a guard and a watch, for environments outside a run."""
     with Guard("headrace") as guard, HangWatch(limit_seconds, guard) as watch, watch.watching(clock):
         yield
+
+
+@contextlib.contextmanager
+def environment_faults() -> Iterator[None]:
+    """A context for calls of environments: what they raise is a fault of the environment, in one line."""
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except Exception as error:  # environments may raise anything
+        raise EnvironmentFault(error_line(error)) from error
 
 
 class HangWatch:

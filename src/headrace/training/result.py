@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import EnvironmentFault, HeadraceError, error_line, require
+from headrace.errors import require
 from headrace.fields import require_fit
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
@@ -11,7 +11,7 @@ from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import GreedyPolicy, play
 from headrace.settings import MOST_EPISODES
 from headrace.training.evaluation import Evaluation
-from headrace.training.hang_watch import watched
+from headrace.training.hang_watch import environment_faults, watched
 from headrace.training.saved_policy import read_trained
 from headrace.zoo import KeptPolicy
 
@@ -57,19 +57,14 @@ def evaluate(source: RunDirectory | KeptPolicy, *, episodes: int = 100, seed: in
     trained = read_trained(source)
     greedy = GreedyPolicy(trained.algorithm, Policy(trained.graph, trained.moment.version), trained.spec)
     clock = PhaseClock(("environment",))
-    try:
-        with watched(trained.hang_seconds, clock):
-            score = play(
-                trained.environment,
-                greedy.act,
-                episodes,
-                trained.seed if seed is None else seed,
-                clock.beat,
-                trained.spec,
-                greedy.reset,
-            )
-    except HeadraceError:
-        raise
-    except Exception as error:  # environments may raise anything
-        raise EnvironmentFault(error_line(error)) from error
+    with environment_faults(), watched(trained.hang_seconds, clock):
+        score = play(
+            trained.environment,
+            greedy.act,
+            episodes,
+            trained.seed if seed is None else seed,
+            clock.beat,
+            trained.spec,
+            greedy.reset,
+        )
     return Evaluation(score.returns, score.lengths, trained.moment)
