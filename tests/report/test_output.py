@@ -53,15 +53,21 @@ def test_what_can_t_be_written_is_refused_before_the_work(tmp_path: Path) -> Non
         require_output("output", tmp_path / "page.txt", ".html")
 
 
-def test_a_file_that_can_t_be_written_whole_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cause", "raised"),
+    [(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), StorageError), (KeyboardInterrupt(), KeyboardInterrupt)],
+)
+def test_a_file_that_can_t_be_written_whole_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: BaseException, raised: type[BaseException]
+) -> None:
     path = tmp_path / "policy.onnx"
     write_output(path, b"good")
 
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def fail(descriptor: int) -> None:
+        raise cause
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError, match="No space left on device"):
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(raised, match="No space left on device" if raised is StorageError else None):
         write_output(path, b"better")
     assert path.read_bytes() == b"good"
     assert list(tmp_path.iterdir()) == [path]

@@ -112,13 +112,14 @@ def test_numpy_and_numbers_that_are_not_finite_become_json(tmp_path):
 
 
 def test_create_refuses_another_run(tmp_path):
-    RunDirectory.create(tmp_path, "{}").close()
-    (tmp_path / "checkpoints" / "writing").mkdir()  # a crash during the first one
+    path = tmp_path / "my run"
+    RunDirectory.create(path, "{}").close()
+    (path / "checkpoints" / "writing").mkdir()  # a crash during the first one
     with pytest.raises(CheckpointError, match=r"holds another run, which has no checkpoint; remove it.*--run-dir$"):
-        RunDirectory.create(tmp_path, "{}")
-    (tmp_path / "checkpoints" / "000001-updates-1").mkdir()
-    with pytest.raises(CheckpointError, match=rf"holds another run.*--run-dir.*headrace resume {tmp_path}"):
-        RunDirectory.create(tmp_path, "{}")
+        RunDirectory.create(path, "{}")
+    (path / "checkpoints" / "000001-updates-1").mkdir()
+    with pytest.raises(CheckpointError, match=rf"holds another run.*--run-dir.*headrace resume '{path}'"):
+        RunDirectory.create(path, "{}")
 
 
 def test_create_refuses_other_files_and_leaves_nothing(tmp_path):

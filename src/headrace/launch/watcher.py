@@ -9,6 +9,7 @@ import contextlib
 import mmap
 import os
 import select
+import shlex
 import signal
 import socket
 import struct
@@ -229,7 +230,9 @@ def _likely_cause(kills_before: int | None) -> str:
 
 
 def _say(reason: str, run: str) -> None:
-    hint = f"; headrace resume {run} continues from the last checkpoint" if run and _has_checkpoint(run) else ""
+    hint = ""
+    if run and _has_checkpoint(run):
+        hint = f"; headrace resume {shlex.quote(run)} continues from the last checkpoint"
     with contextlib.suppress(OSError):
         os.write(2, f"headrace: error: {reason}{hint}\n".encode())
 

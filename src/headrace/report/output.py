@@ -39,7 +39,7 @@ def write_output(path: Path, content: bytes | str) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(draft, path)
-        except OSError:
+        except BaseException:  # an interrupt as well
             draft.unlink(missing_ok=True)
             raise
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -390,7 +390,7 @@ def _require_vacant(path: Path) -> None:
     if "config.json" in names:
         raise CheckpointError(
             f"run directory {path} holds another run; choose another --run-dir, or resume that run by "
-            f"headrace resume {path}"
+            f"headrace resume {shlex.quote(str(path))}"
         )
     if names:
         some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
