@@ -1,5 +1,6 @@
 """What every registered algorithm must do in every kind of action space that it takes."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,16 @@ def test_greedy_and_exploring_actions_are_possible(name: str, kind: str) -> None
     if algorithm.replay is not None:
         exploration = algorithm.replay.make_exploration([1.0] * ENVIRONMENTS, 0, spec)
         require_possible(exploration.choose(output), spec)
+
+
+@pytest.mark.parametrize(("shape", "stack"), [((84, 84), 1), ((84, 84, 3), 4), ((3, 9, 9), 1)])
+@pytest.mark.parametrize("name", ["d4pg", "td3", "sac", "crossq"])
+def test_critics_take_images_only_if_an_mlp_flattens_them(name: str, shape: tuple[int, ...], stack: int) -> None:
+    spec = EnvironmentSpec(shape, "uint8", 2, stack, continuous=True)
+    with pytest.raises(ConfigError, match="it must be mlp: .* these are images of") as refused:
+        make(name).require_spaces(spec)
+    assert str(list(spec.input_shape)) in str(refused.value)
+    dataclasses.replace(make(name), network="mlp").require_spaces(spec)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS.known())

@@ -25,8 +25,9 @@ def test_auto_is_native_for_dense_networks_on_the_cpu_that_are_not_too_wide() ->
     assert choose_engine("auto", CPU, dataclasses.replace(MLP, hidden=())) == "native"
     assert choose_engine("auto", GPU, MLP) == "torch"
     assert choose_engine("auto", CPU, CNN) == "torch"
-    assert choose_engine("auto", CPU, dataclasses.replace(MLP, hidden=(WIDEST + 1, 8))) == "torch"
-    assert choose_engine("auto", CPU, dataclasses.replace(MLP, input_shape=(WIDEST + 1,))) == "torch"
+    assert choose_engine("auto", CPU, dataclasses.replace(MLP, hidden=(WIDEST + 1, WIDEST))) == "torch"
+    assert choose_engine("auto", CPU, dataclasses.replace(MLP, hidden=(2 * WIDEST,))) == "native"  # 8 and 4 others
+    assert choose_engine("auto", CPU, dataclasses.replace(MLP, input_shape=(WIDEST + 1,), hidden=(WIDEST,))) == "torch"
     narrow = dataclasses.replace(MLP, input_shape=(16 * WIDEST,), hidden=(MOST_WEIGHTS // (16 * WIDEST), 8))
     assert choose_engine("auto", CPU, narrow) == "native"
     assert choose_engine("auto", CPU, narrow, (65,)) == "torch"
@@ -53,7 +54,7 @@ def test_a_native_engine_that_cannot_compute_the_network_is_refused(
     [
         ("torch", CPU, MLP, "learner_engine is torch and"),
         ("auto", CPU, CNN, "learner_engine is auto and network is nature"),
-        ("auto", CPU, dataclasses.replace(MLP, hidden=(WIDEST + 1,)), "layers have up to 1,025 inputs and 1,025 units"),
+        ("auto", CPU, dataclasses.replace(MLP, hidden=(WIDEST, WIDEST + 1)), "the largest layer has 1,049,600 weights"),
     ],
 )
 def test_the_torch_engine_without_torch_is_refused_with_the_command_that_installs_it(

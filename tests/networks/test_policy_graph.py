@@ -36,6 +36,9 @@ def weights(network: PolicyModule) -> dict[str, np.ndarray]:
         ((3, 19, 19), "uint8", 1, "grid", (64,), False),
         ((4, 5, 8), "uint8", 1, "auto", (32,), True),
         ((4, 10, 10), "uint8", 1, "minatar", (128,), False),
+        ((3, 40, 36), "uint8", 4, "auto", (16,), False),
+        ((40, 36, 3), "uint8", 4, "auto", (16,), False),
+        ((6, 7, 3), "uint8", 2, "grid", (16,), True),
     ],
 )
 def test_graph_equals_network(shape, dtype, stack, kind, hidden, dueling) -> None:
@@ -119,10 +122,22 @@ def test_a_padded_convolution_and_its_pool_worked_by_hand() -> None:
         ((16, 16), 4, "uint8", "grid"),
         ((16, 16), 1, "uint8", "mlp"),
         ((3, 9, 9), 1, "float32", "mlp"),
+        ((36, 40, 3), 4, "uint8", "nature"),
+        ((40,), 40, "uint8", "mlp"),
+        ((8, 5), 4, "uint8", "grid"),
     ],
 )
 def test_auto_takes_the_network_that_suits_the_frames(shape, stack, dtype, kind) -> None:
     assert Architecture.of(EnvironmentSpec(shape, dtype, 4, stack), "auto", (8,)).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("shape", "image"), [((36, 40, 3), (12, 36, 40)), ((3, 8, 8), (12, 8, 8)), ((9, 8), (4, 9, 8))]
+)
+def test_frames_of_a_stack_are_channels_side_by_side(shape, image) -> None:
+    """In the order of the frames, as Mnih et al. 2015 stack them."""
+    architecture = Architecture.of(EnvironmentSpec(shape, "uint8", 4, stack=4), "grid", (8,))
+    assert architecture.encoders[0].image_shape == image
 
 
 @pytest.mark.parametrize(("kind", "side"), [("nature", 36), ("ong", 8), ("grid", 5), ("minatar", 3)])

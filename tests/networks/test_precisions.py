@@ -9,7 +9,7 @@ from headrace.networks import Architecture
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.networks.torch_modules import PolicyModule
 from headrace.parameters import Policy
-from headrace.types import Array, EnvironmentSpec
+from headrace.types import Array, EnvironmentSpec, Part
 
 OBSERVATION = 17
 BODY = EnvironmentSpec((OBSERVATION,), "float32", 6)
@@ -238,3 +238,29 @@ def test_sizes() -> None:
     assert full < 1.001 * 4 * 8_441_862
     assert len(PolicyGraph(architecture, "fp16").serialize(parameters)) < 0.501 * full
     assert len(PolicyGraph(architecture, "int8").serialize(parameters)) < 0.256 * full
+
+
+BYTES = EnvironmentSpec((128,), "uint8", 6)
+STACKED_BYTES = EnvironmentSpec((64,), "uint8", 6, stack=2)
+CELL = EnvironmentSpec((8,), "uint8", 6, parts=(Part("cell", "int64", (), 0, (128,), (0,)),))
+CELL_AND_BYTES = EnvironmentSpec((72,), "uint8", 6, parts=(*CELL.parts, Part("bytes", "uint8", (64,), 8)))
+CELL_AND_IMAGE = EnvironmentSpec((72,), "uint8", 6, parts=(*CELL.parts, Part("image", "uint8", (8, 8), 8)))
+
+
+@pytest.mark.parametrize(
+    ("spec", "integer"),
+    [
+        (BOARD, True),
+        (CELL, True),
+        (BYTES, False),
+        (STACKED_BYTES, False),
+        (CELL_AND_BYTES, False),
+        (CELL_AND_IMAGE, False),
+    ],
+)
+def test_a_layer_whose_inputs_have_different_units_stays_in_full_precision(
+    spec: EnvironmentSpec, integer: bool
+) -> None:
+    """One large byte sets the scale of a row: next to it small ones would be rounded to zero."""
+    graph = PolicyGraph(Architecture.of(spec, "mlp", (64, 64)), "int8")
+    assert graph.integer == (("dense_0.weight", "dense_1.weight") if integer else ("dense_1.weight",))

@@ -24,6 +24,11 @@ SPACES: dict[str, spaces.Space] = {
     "goal": spaces.Dict(a=spaces.Box(-1, 1, (3,), np.float64), scale=spaces.Box(0, 255, (70,), np.uint8)),
     "image": spaces.Dict(image=spaces.Box(0, 255, (7, 9, 3), np.uint8), way=spaces.MultiDiscrete([4, 3], start=[2, 0])),
     "images": spaces.Dict(a=spaces.Box(0, 255, (3, 6, 5), np.uint8), b=spaces.Box(0, 255, (9, 9, 2), np.uint8)),
+    "images of sizes": spaces.Dict(
+        camera=spaces.Box(0, 255, (40, 36, 3), np.uint8),
+        items=spaces.Box(0, 255, (9, 2), np.uint8),
+        map=spaces.Box(0, 255, (6, 7, 2), np.uint8),
+    ),
 }
 
 
@@ -61,10 +66,21 @@ def test_torch_native_and_graph_agree(name: str, dueling: bool, masked: bool) ->
         assert (expected != ILLEGAL).all()
 
 
+def test_each_image_has_the_network_that_suits_its_size() -> None:
+    """Small ones next to a camera neither lose its CNN nor become boards of its size."""
+    camera, items, board = Architecture.of(spec_of("images of sizes"), "auto", (8,)).encoders
+    assert [layer.kernel for layer in camera.convolutions] == [8, 4, 3]
+    assert [layer.kernel for layer in board.convolutions] == [3, 3]
+    assert (items.convolutions, items.features) == ((), 18)
+    for kind in ("nature", "grid"):
+        architecture = Architecture.of(spec_of("images of sizes"), kind, (8,))
+        assert [bool(each.convolutions) for each in architecture.encoders] == [True, False, True]
+
+
 @pytest.mark.parametrize("precision", LAYERS)
 @pytest.mark.parametrize("name", SPACES)
 def test_every_precision(name: str, precision: str) -> None:
-    """Integers, bytes and images keep int8 layers; its error is small, and masks stay exact."""
+    """int8's error is small, and masks stay exact."""
     spec = spec_of(name, masked=True)
     architecture = Architecture.of(spec, "auto", (64, 64))
     vector = architecture.layout.initial(np.random.default_rng(1))

@@ -38,6 +38,13 @@ class ActorCritic(OffPolicy, ABC):
         require("critic_hidden", self.critic_hidden, len(self.critic_hidden) > 0, "one width or more")
         require_widths(self, "critic_hidden")
 
+    def require_spaces(self, spec: EnvironmentSpec) -> None:
+        """Raises ConfigError for images as well, which the critics don't take."""
+        super().require_spaces(spec)
+        architecture = self.architecture(spec)
+        flat = "mlp: the critics take flat observations, and these are images of"
+        require("network", architecture.kind, architecture.kind == "mlp", f"{flat} {list(architecture.input_shape)}")
+
     @property
     def other_widths(self) -> tuple[int, ...]:
         """Those of the critics."""

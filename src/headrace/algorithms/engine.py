@@ -2,6 +2,7 @@
 
 import sys
 from importlib.util import find_spec
+from itertools import chain, pairwise
 from typing import Literal
 
 import numpy as np
@@ -39,12 +40,12 @@ def choose_engine(
         fault = f"device is {device}: the native engine computes on the CPU"
     if engine == "native" and fault:
         raise ConfigError(f"learner_engine is native and {fault}; learner_engine auto or torch is required")
-    units = max((*architecture.hidden, *widths), default=0)
-    inputs = max(architecture.features, units)
-    if engine == "native" or (engine == "auto" and not fault and inputs * units <= MOST_WEIGHTS):
+    own = ((layer.inputs, layer.outputs) for layer in chain(architecture.torso, *architecture.heads))
+    largest = max(inputs * outputs for inputs, outputs in chain(own, pairwise((architecture.features, *widths))))
+    if engine == "native" or (engine == "auto" and not fault and largest <= MOST_WEIGHTS):
         return "native"
     if find_spec("torch") is None:
-        fault = fault or f"layers have up to {inputs:,} inputs and {units:,} units"
+        fault = fault or f"the largest layer has {largest:,} weights"
         raise ConfigError(
             f"learner_engine is {engine} and {fault}: torch is required, and not installed: "
             "pip install 'headrace[torch]'"

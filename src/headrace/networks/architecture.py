@@ -94,6 +94,8 @@ class Encoder(NamedTuple):
     """What turns one part of an observation into inputs of the first dense layer: a CNN, or nothing."""
 
     part: Part
+    stack: int = 1
+    """Number of frames; if above 1, it is the first axis of the part's shape."""
     may_be_image: bool = False
     """Whether a CNN can take it: among other parts, only bytes are images."""
     channels_last: bool = False
@@ -102,9 +104,16 @@ class Encoder(NamedTuple):
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """Shape [channels, H, W] of the CNN's input; a single frame is one channel."""
-        channels, height, width = (1, *self.part.shape)[-3:]
-        return (width, channels, height) if self.channels_last else (channels, height, width)
+        """Shape [channels, H, W] of the CNN's input: the channels of all frames, one for a frame [H, W]."""
+        channels, height, width = (1, *_frame(self.part.shape, self.stack))[-3:]
+        if self.channels_last:
+            channels, height, width = width, channels, height
+        return self.stack * channels, height, width
+
+    @property
+    def side(self) -> int:
+        """The smaller one of an image's numbers of rows and columns."""
+        return min(self.image_shape[1:])
 
     @property
     def features(self) -> int:
@@ -124,7 +133,7 @@ class Encoder(NamedTuple):
     @property
     def reads_values(self) -> bool:
         """Whether its outputs may be negative or have any units."""
-        return not (self.convolutions or self.part.categories or self.scaled)
+        return not (self.convolutions or self.part.categories or (self.scaled and self.may_be_image))
 
 
 @dataclass(frozen=True)
@@ -156,10 +165,11 @@ class Architecture:
     al. 2015.
 
     `input_shape` is the shape of an observation as the policy sees it, without the batch axis; uint8 inputs are scaled
-    to [0, 1]. With a dueling head (Wang et al. 2016), the value and advantage streams each have a layer of the last
-    hidden width. If the input is a record with `parts`, each image goes through a separate CNN, categories become
-    one-hot, and the dense layers read all parts side by side. With `own`, the policy is this network of a user, and
-    `kind`, `hidden` and `dueling` describe no layers.
+    to [0, 1]. If `stack` is above 1, its first axis is that of a stack of frames. With a dueling head (Wang et al.
+    2016), the value and advantage streams each have a layer of the last hidden width. If the input is a record with
+    `parts`, each image goes through a separate CNN, categories become one-hot, and the dense layers read all parts side
+    by side. An image that is too small for the CNN goes through the one for boards, or is flattened. With `own`, the
+    policy is this network of a user, and `kind`, `hidden` and `dueling` describe no layers.
 
     A recurrent layer of `memory` units, `cell`, stands between the dense layers and the head. Its state of an
     environment is `state_size` (S) numbers: the output h, followed by an LSTM's cell state c.
@@ -175,6 +185,7 @@ class Architecture:
     own: OwnNetwork | None = None
     cell: Cell = "none"
     memory: int = 0
+    stack: int = 1
 
     def __post_init__(self) -> None:
         size, (field, value) = self.layout.size, self._size_setting
@@ -201,12 +212,12 @@ class Architecture:
         if ":" in kind:
             require("network", kind, cell == "none", "a built-in one, with a recurrent layer")
             return Architecture._of_own(spec, kind, dueling, head or Head.of(spec))
-        images = [each for each in _encoders(spec.input_shape, spec.observation_dtype, spec.parts) if each.may_be_image]
-        side = min((min(image.image_shape[1:]) for image in images), default=0)
-        chosen = _natural_kind(images, side) if kind == "auto" else cast("Kind", kind)
-        if chosen != "mlp" and side < _SMALLEST[chosen]:
+        encoders = _encoders(spec.input_shape, spec.observation_dtype, spec.parts, spec.stack)
+        images = [each for each in encoders if each.may_be_image]
+        chosen = _natural_kind(images) if kind == "auto" else cast("Kind", kind)
+        if chosen != "mlp" and not any(image.side >= _SMALLEST[chosen] for image in images):
             smallest = _SMALLEST[chosen]
-            shapes = [list(image.part.shape) for image in images] if spec.parts else list(spec.input_shape)
+            shapes = [list(image.part.shape) for image in images] if spec.parts else list(spec.observation_shape)
             raise ConfigError(
                 f"network is {chosen}; it needs frames of at least {smallest}x{smallest} pixels, [H, W], "
                 f"[channels, H, W] or [H, W, channels], and the environment's are {shapes}: use mlp"
@@ -223,6 +234,7 @@ class Architecture:
             parts=spec.parts,
             cell=cell,
             memory=memory,
+            stack=spec.stack,
         )
         require_parameters("hidden", hidden, architecture.layout.size)
         return architecture
@@ -246,11 +258,6 @@ class Architecture:
         """The setting that determines the number of parameters, and its value."""
         return ("network", self.own.build) if self.own else ("hidden", self.hidden)
 
-    def require_flat(self) -> None:
-        """Raises ConfigError for images, which critics don't take."""
-        flat = "mlp: the critics take flat observations, and these are images of"
-        require("network", self.kind, self.kind == "mlp", f"{flat} {list(self.input_shape)}")
-
     def to_record(self) -> dict[str, Any]:
         """The description as a JSON-able dict."""
         return asdict(self)
@@ -263,15 +270,17 @@ class Architecture:
     @cached_property
     def encoders(self) -> tuple[Encoder, ...]:
         """One for each part, or one for the input if it has no parts."""
-        encoders = _encoders(self.input_shape, self.input_dtype, self.parts)
+        encoders = _encoders(self.input_shape, self.input_dtype, self.parts, self.stack)
         return tuple(
             each._replace(convolutions=self._convolutions_of(each, f"image_{index}_" if self.parts else ""))
             for index, each in enumerate(encoders)
         )
 
     def _convolutions_of(self, encoder: Encoder, prefix: str) -> tuple[Convolution, ...]:
-        layers = _CONVOLUTIONS[self.kind]
-        if not layers or not encoder.may_be_image:
+        if self.kind == "mlp" or not encoder.may_be_image:
+            return ()
+        layers = _CONVOLUTIONS[self.kind if encoder.side >= _SMALLEST[self.kind] else _natural_kind([encoder])]
+        if not layers:
             return ()
         first = layers[0]._replace(inputs=encoder.image_shape[0])
         return tuple(layer._replace(name=prefix + layer.name) for layer in (first, *layers[1:]))
@@ -367,16 +376,18 @@ def _fewer(count: int) -> str:
     return f"such that the network has at most {_MOST_PARAMETERS:,} parameters, not {count:,}"
 
 
-def _encoders(shape: tuple[int, ...], dtype: str, parts: tuple[Part, ...]) -> list[Encoder]:
+def _frame(shape: tuple[int, ...], stack: int) -> tuple[int, ...]:
+    return shape[1:] if stack > 1 else shape
+
+
+def _encoders(shape: tuple[int, ...], dtype: str, parts: tuple[Part, ...], stack: int) -> list[Encoder]:
     """One for each part, or one for the input if it has no parts; without their CNNs."""
-    each = parts or (Part("observation", dtype, shape, 0),)
-    images = [
-        len(part.shape) in (2, 3) and (not parts or (part.dtype == "uint8" and not part.categories)) for part in each
-    ]
-    return [
-        Encoder(part, may_be_image=image, channels_last=image and _has_channels_last(part.shape))
-        for part, image in zip(each, images, strict=True)
-    ]
+    encoders = []
+    for part in parts or (Part("observation", dtype, shape, 0),):
+        frame = _frame(part.shape, stack)
+        image = len(frame) in (2, 3) and (not parts or (part.dtype == "uint8" and not part.categories))
+        encoders.append(Encoder(part, stack, may_be_image=image, channels_last=image and _has_channels_last(frame)))
+    return encoders
 
 
 def _has_channels_last(shape: tuple[int, ...]) -> bool:
@@ -387,11 +398,10 @@ def _has_channels_last(shape: tuple[int, ...]) -> bool:
     return first == middle if (first == middle) != (middle == last) else last < first
 
 
-def _natural_kind(images: Sequence[Encoder], side: int) -> Kind:
-    """Nature's CNN for images, or the CNN for boards if they have channels and are too small for it; else an MLP."""
-    if side == 0 or any(image.part.dtype != "uint8" for image in images):
-        return "mlp"
-    if side >= _SMALLEST["nature"]:
+def _natural_kind(encoders: Sequence[Encoder]) -> Kind:
+    """Nature's CNN if the largest image is large enough, that for boards if one with channels is, otherwise an MLP."""
+    images = [each for each in encoders if each.may_be_image and each.part.dtype == "uint8"]
+    if any(image.side >= _SMALLEST["nature"] for image in images):
         return "nature"
-    channels = all(len(image.part.shape) == 3 for image in images)
-    return "grid" if channels and side >= _SMALLEST["grid"] else "mlp"
+    boards = [image for image in images if len(image.part.shape) > 2]  # with channels, or several frames
+    return "grid" if any(image.side >= _SMALLEST["grid"] for image in boards) else "mlp"

@@ -20,8 +20,7 @@ class Critic:
 
     Observation and action, flattened and concatenated, go through a linear layer, layer normalization and tanh, then
     through a linear layer and ELU for each further width, like Acme's LayerNormMLP (Hoffman et al. 2020; Krishnan et
-    al. 2022); uint8 observations are scaled to [0, 1]. A `Description`. Raises ConfigError if the policy, which
-    `architecture` describes, is a CNN.
+    al. 2022); uint8 observations are scaled to [0, 1]. A `Description`.
     """
 
     architecture: Architecture
@@ -30,7 +29,6 @@ class Critic:
     atoms: int
 
     def __post_init__(self) -> None:
-        self.architecture.require_flat()
         require_parameters("critic_hidden", self.hidden, self.layout.size)
 
     @property

@@ -69,7 +69,7 @@ class PolicyGraph:
         encoders = architecture.encoders
         encoded = [self._encode(encoder) for encoder in encoders]
         x = encoded[0] if len(encoded) == 1 else node("Concat", *encoded, axis=1)
-        mixed = len(encoders) > 1 and bool(architecture.convolutions)
+        mixed = len(encoders) > 1 and not all(encoder.part.categories for encoder in encoders)
         reads_values = mixed or any(encoder.reads_values for encoder in encoders)
         x = self._stream(x, architecture.torso, reads_values)
         reads_values = (reads_values and not architecture.torso) or architecture.recurrent
@@ -105,8 +105,9 @@ class PolicyGraph:
         if encoder.scaled:
             x = node("Mul", x, constant("scale", np.float32(1 / 255)))
         if encoder.convolutions and encoder.channels_last:
-            x = node("Transpose", x, perm=[0, 3, 1, 2])
-        elif encoder.convolutions:
+            *axes, height, width, channels = range(1 + len(part.shape))
+            x = node("Transpose", x, perm=[*axes, channels, height, width])
+        if encoder.convolutions:
             shape = np.array([-1, *encoder.image_shape], np.int64)
             x = node("Reshape", x, constant(f"{part.name}/image", shape))
         for layer in encoder.convolutions:

@@ -49,9 +49,10 @@ class PolicyModule(nn.Module):
         encoded = []
         for encoder, value in zip(self.architecture.encoders, part_values(observation, self.architecture), strict=True):
             x = _dense_input(encoder, value)
+            if encoder.convolutions and encoder.channels_last:
+                x = x.reshape(value.shape).movedim(-1, -3)
             if encoder.convolutions:
-                last = encoder.channels_last
-                x = x.reshape(value.shape).movedim(-1, 1) if last else x.reshape(-1, *encoder.image_shape)
+                x = x.reshape(-1, *encoder.image_shape)
             for layer in encoder.convolutions:
                 x = functional.relu(self._layer(x, layer))
                 if layer.pool > 1:

@@ -21,8 +21,7 @@ class TwinCritics:
     """Maps observations [B, *input] and actions [B, A] to the Q values [B, 2] of two MLPs, computed together.
 
     Observation and action, flattened and concatenated, go through linear layers with a ReLU between them; uint8
-    observations are scaled to [0, 1]. A `Description`. Raises ConfigError if the policy, which `architecture`
-    describes, is a CNN.
+    observations are scaled to [0, 1]. A `Description`.
     """
 
     architecture: Architecture
@@ -30,7 +29,6 @@ class TwinCritics:
     hidden: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        self.architecture.require_flat()
         require_parameters("critic_hidden", self.hidden, self.layout.size)
 
     @property
