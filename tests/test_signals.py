@@ -1,13 +1,16 @@
 """Signals before a run handles them: one line, exit code 130, nothing left behind."""
 
+import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from headrace.signals import held_back
+from headrace.training.interrupts import Interrupts
 
 SEND = """
 import os, sys
@@ -57,6 +60,30 @@ def test_a_signal_that_is_held_back_outlives_an_error() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         fail()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_end_processes_that_a_run_s_code_forks(number: signal.Signals) -> None:
+    """As a pool of a callback, or the simulator of an environment: multiprocessing ends them by SIGTERM."""
+    ready, tell = os.pipe()
+    with Interrupts(lambda: None) as requests:
+        forked = os.fork()
+        if forked == 0:
+            try:
+                os.write(tell, b".")
+                time.sleep(60)
+            finally:
+                os._exit(0)
+        assert os.read(ready, 1) == b"."
+        os.kill(forked, number)
+        _, status = os.waitpid(forked, 0)
+        assert os.WIFSIGNALED(status)
+        assert os.WTERMSIG(status) == number
+        assert not requests.requested
+        os.kill(os.getpid(), number)  # the run has its handlers still
+        assert requests.requested
+    for end in (ready, tell):
+        os.close(end)
 
 
 LATE = """

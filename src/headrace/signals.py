@@ -2,21 +2,46 @@
 
 import contextlib
 import ctypes
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
+from weakref import WeakSet
 
-__all__ = ["die_with_parent", "held_back", "interruptible"]
+__all__ = ["die_with_parent", "held_back", "interruptible", "set_handler"]
+
+Handler = Callable[[int, FrameType | None], object]
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_handlers: WeakSet[Handler] = WeakSet()
+"""Those that forked processes must not inherit."""
 
 
 def die_with_parent() -> None:
     """Makes the kernel kill this process when its parent dies (Linux). One system call: it may follow a fork."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def set_handler(number: int, handler: Handler) -> Any:
+    """As `signal.signal()`, for this process only: those that environments and callbacks fork get the default."""
+    _handlers.add(handler)
+    return signal.signal(number, handler)
+
+
+def _forget_handlers() -> None:
+    """In a forked process, lets signals end it again, without word to the parent's watcher."""
+    inherited = [number for number in _NUMBERS if signal.getsignal(number) in _handlers]
+    for number in inherited:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    if inherited:
+        signal.set_wakeup_fd(-1)
+
+
+os.register_at_fork(after_in_child=_forget_handlers)
 
 
 @contextlib.contextmanager
@@ -57,12 +82,12 @@ def held_back() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _handled(handler: Callable[[int, FrameType | None], None], *, last: bool = False) -> Iterator[None]:
+def _handled(handler: Handler, *, last: bool = False) -> Iterator[None]:
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in _NUMBERS:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                before[number] = signal.signal(number, handler)
+                before[number] = set_handler(number, handler)
     try:
         yield
     finally:

@@ -122,6 +122,23 @@ def test_create_refuses_another_run(tmp_path):
         RunDirectory.create(path, "{}")
 
 
+def test_a_process_forked_during_the_run_does_not_keep_the_directory_locked(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", "{}")
+    ready, tell = os.pipe()
+    forked = os.fork()
+    if forked == 0:
+        os.close(tell)
+        os.read(ready, 1)  # until the test has ended
+        os._exit(0)
+    os.close(ready)
+    try:
+        run.close()
+        RunDirectory.open(tmp_path / "run", writing=True).close()
+    finally:
+        os.close(tell)
+        os.waitpid(forked, 0)
+
+
 def test_create_refuses_other_files_and_leaves_nothing(tmp_path):
     for name in ("d", "c", "b", "a"):
         (tmp_path / name).touch()

@@ -1,12 +1,13 @@
 """A planner: its pace, the gate on its model's error, and its start states."""
 
+import contextlib
 import dataclasses
 import json
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf, nan
 from typing import Any
 from unittest.mock import Mock
@@ -27,6 +28,7 @@ from headrace.roles.handles import POLICY, SIMULATED, TRANSITIONS
 from headrace.roles.messages import REPORTS
 from headrace.roles.planner import Planner, PlannerRole, PlannerSettings
 from headrace.servers import Endpoint, open_server
+from headrace.servers.standalone import StandaloneServer
 from headrace.types import Array, Batch, EnvironmentSpec
 
 SPEC = EnvironmentSpec((1,), "float32", 2)
@@ -258,16 +260,16 @@ def test_the_same_seed_simulates_the_same() -> None:
         np.testing.assert_array_equal(first, second)
 
 
-def test_a_planner_reports_while_its_simulations_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they are during an evaluation."""
-    monkeypatch.setattr(heartbeat, "_PERIOD_SECONDS", 0.01)
+@contextlib.contextmanager
+def running_role() -> Iterator[tuple[StandaloneServer, ReplayTable, ReplayTable]]:
+    """A planner's role in a thread, and its server with the tables of transitions and of simulated ones."""
     native = Server()
     endpoint = Endpoint(native.listen("unix:@"), "run")
     server = open_server(endpoint)
+    assert isinstance(server, StandaloneServer)
     server.begin(fresh=True)
     tables = [server.add_table(each.name, SIGNATURE, fresh=True, capacity=5000) for each in (TRANSITIONS, SIMULATED)]
     fill(tables[0], episodes=100)
-    tables[1].set_paused(True)
     architecture = Architecture.of(SPEC, "mlp", ())
     weights = architecture.layout.views(np.zeros(architecture.layout.size, np.float32))
     server.publish(POLICY.name, PolicyGraph(architecture).serialize(weights), 1)
@@ -280,30 +282,60 @@ def test_a_planner_reports_while_its_simulations_are_held_back(monkeypatch: pyte
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    reports: list[dict[str, Any]] = []
-
-    def wait_for(found: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
-        while not found():
-            assert time.monotonic() < deadline, "it did not happen in time"
-            fill(tables[0], episodes=20)  # so that simulations are due
-            reports.extend(json.loads(message) for message in server.drain(REPORTS))
-            time.sleep(0.01)
-
-    def simulated(report: dict[str, Any]) -> int:
-        return report["planned"]["simulated"] if "planned" in report else 0
-
-    def held() -> bool:
-        last = [simulated(report) for report in reports[-20:]]
-        return len(last) == 20 and len(set(last)) == 1 and last[0] > 0
-
-    wait_for(held)
-    tables[1].set_paused(False)
-    wait_for(lambda: simulated(reports[-1]) > simulated(reports[-21]))
+    yield server, *tables
     stop.set()
     thread.join(30)
     assert not thread.is_alive()
     server.close()
+
+
+def wait_for(found: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not found():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_a_planner_reports_while_its_simulations_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are during an evaluation."""
+    monkeypatch.setattr(heartbeat, "_PERIOD_SECONDS", 0.01)
+    reports: list[dict[str, Any]] = []
+
+    def simulated(report: dict[str, Any]) -> int:
+        return report["planned"]["simulated"] if "planned" in report else 0
+
+    with running_role() as (server, transitions, simulations):
+        simulations.set_paused(True)
+
+        def held() -> bool:
+            fill(transitions, episodes=20)  # so that simulations are due
+            reports.extend(json.loads(message) for message in server.drain(REPORTS))
+            last = [simulated(report) for report in reports[-20:]]
+            return len(last) == 20 and len(set(last)) == 1 and last[0] > 0
+
+        def released() -> bool:
+            held()
+            return simulated(reports[-1]) > simulated(reports[-21])
+
+        wait_for(held)
+        simulations.set_paused(False)
+        wait_for(released)
+
+
+def test_a_planner_that_is_always_busy_sees_new_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the steps that it last saw, no simulation is due any more: it would train only."""
+    seen: list[int] = []
+
+    def advance(_planner: Planner, steps: int) -> bool:
+        seen.append(steps)
+        time.sleep(0.001)
+        return True
+
+    monkeypatch.setattr(Planner, "advance", advance)
+    with running_role() as (_, transitions, _):
+        wait_for(lambda: bool(seen))
+        fill(transitions, episodes=20)
+        wait_for(lambda: seen[-1] > seen[0])
 
 
 def test_a_planner_does_not_import_torch() -> None:

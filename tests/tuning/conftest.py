@@ -44,6 +44,16 @@ def deadly():
 def killed():
     os.kill(os.getpid(), signal.SIGKILL)
 
+def forking():  # whose process ends after the study, or tells that it was waited for
+    if os.fork() == 0:
+        for _ in range(600):
+            if Path(__file__).with_name("ended").exists():
+                os._exit(0)
+            time.sleep(0.1)
+        Path(__file__).with_name("waited").touch()
+        os._exit(0)
+    return Corridor()
+
 class Slow(Corridor):  # after one evaluation there is time to end the run
     steps = 0
     def step(self, action):

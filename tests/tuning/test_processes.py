@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import importlib.util
 import os
 import re
 import signal
@@ -61,6 +62,20 @@ def test_a_mistake_of_all_trials_is_one_line(config: RunConfig, tmp_path: Path) 
     wrong = dataclasses.replace(config, environment="NoSuch-v0")
     with pytest.raises(ConfigError, match=r"the first 3 trials failed: .*NoSuch"):
         tune(wrong, RATES, trials=9, parallel=2, path=tmp_path / "study", quiet=True)
+
+
+def test_a_trial_has_ended_when_it_says_so_not_when_the_processes_of_its_environment_end(
+    config: RunConfig, tmp_path: Path, environments: str
+) -> None:
+    forking = dataclasses.replace(config, environment=f"{environments}:forking")
+    tuned = tune(forking, RATES, trials=1, parallel=1, path=tmp_path / "study", quiet=True)
+    assert [trial.state for trial in tuned.trials] == ["complete"]
+    module = importlib.util.find_spec(environments)
+    assert module is not None
+    assert module.origin is not None
+    folder = Path(module.origin).parent
+    (folder / "ended").touch()
+    assert not (folder / "waited").exists()
 
 
 def test_a_failing_trial_is_recorded_and_the_study_goes_on(

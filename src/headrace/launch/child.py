@@ -11,13 +11,38 @@ import traceback
 from types import FrameType
 from typing import NoReturn
 
-from headrace.clock import new_event
+from headrace.clock import sleep
 from headrace.errors import ClosedError, HeadraceError, error_line
 from headrace.fields import read_json
 from headrace.launch.base import RoleStart, fault_of, run_role
 from headrace.launch.leaving import leave_soon
 from headrace.launch.processes import FAULT_STATUSES
-from headrace.signals import die_with_parent
+from headrace.signals import die_with_parent, set_handler
+
+
+class _Request:
+    """An event that a signal handler may set at any moment, also during wait(): it has no lock."""
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._set
+
+    def set(self) -> None:
+        """Sets it. Waits go on to their ends; the handler's exception ends that of the main thread."""
+        self._set = True
+
+    def clear(self) -> None:
+        """Undoes set()."""
+        self._set = False
+
+    def wait(self, timeout: float) -> bool:
+        """Waits for this time; returns whether it is set."""
+        if not self._set:
+            sleep(timeout)
+        return self._set
 
 
 def die_with(parent: int) -> None:
@@ -32,13 +57,13 @@ def main() -> None:
     die_with(int(sys.argv[-1]))
     for number in (signal.SIGINT, signal.SIGHUP):  # they may reach the whole group; the parent decides
         signal.signal(number, signal.SIG_IGN)
-    stop = new_event()
+    stop = _Request()
 
     def finish(_signal: int, _frame: FrameType | None) -> None:
         stop.set()
         raise ClosedError("asked to stop")  # interrupts any wait
 
-    signal.signal(signal.SIGTERM, finish)
+    set_handler(signal.SIGTERM, finish)
     try:
         given = read_json(RoleStart, sys.stdin.read(), "a role's start")
         run_role(given.role, given.endpoint, stop)

@@ -340,10 +340,14 @@ class RunDirectory:
 
     def close(self) -> None:
         """Closes the sinks and the files, then releases the lock, even if one fails; a second call has no effect."""
-        descriptors, events, sinks = (self._lock, self._directory, self._metrics), self._events, self._sinks
+        lock, descriptors = self._lock, (self._directory, self._metrics)
+        events, sinks = self._events, self._sinks
         self._lock = self._directory = self._metrics = self._events = None
         self._sinks = []
         with ExitStack() as stack:  # the last one in is closed first
+            if lock is not None:
+                stack.callback(os.close, lock)
+                stack.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # a process forked during the run has it open
             for descriptor in descriptors:
                 if descriptor is not None:
                     stack.callback(os.close, descriptor)

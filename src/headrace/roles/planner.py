@@ -1,6 +1,7 @@
 """Learns a world model from real transitions and sends simulated ones (Sutton 1990, Dyna)."""
 
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +14,7 @@ from headrace.algorithms.dyna_q.model_learner import ModelLearner
 from headrace.algorithms.dyna_q.simulation import simulate, write_chunks
 from headrace.algorithms.exploration import EpsilonGreedy
 from headrace.algorithms.writers import table_signature
-from headrace.clock import spend
+from headrace.clock import monotonic, spend
 from headrace.errors import ClosedError
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
@@ -192,7 +193,7 @@ class PlannerRole(Role):
         def inserts() -> int:
             return int(transitions.stats()["inserts"])
 
-        steps = 0
+        steps, next_look = 0, -math.inf
         with contextlib.suppress(ClosedError):
             while True:
                 alive()
@@ -211,11 +212,10 @@ class PlannerRole(Role):
                         index=self.index,
                         generation=self.generation,
                     )
+                if planner and monotonic() >= next_look:
                     steps = inserts()
-                if planner is None:
+                    next_look = monotonic() + _POLL_SECONDS
+                if planner is None or not planner.advance(steps):  # all that is due at these steps is done
                     stop.wait(_POLL_SECONDS)
-                elif not planner.advance(steps):  # all that is due at these steps is done
-                    stop.wait(_POLL_SECONDS)
-                    steps = inserts()
         with contextlib.suppress(ClosedError):
             alive.send(context.connect(), figures())

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from headrace.signals import set_handler
+
 __all__ = ["Interrupts"]
 
 _PATIENCE_SECONDS = 10.0
@@ -32,7 +34,7 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._handle)
+                    self._before[number] = set_handler(number, self._handle)
         return self
 
     def __exit__(

@@ -83,7 +83,7 @@ class _Process:
                 self._reported = read_fields(Outcome, record)
             else:
                 yield record
-        if not data:
+        if not data or self._reported is not None:  # a process that the environment forked may keep the pipe open
             status = self._process.wait()
             self.outcome = self._reported or Outcome(
                 interrupted=self._asked, error="" if self._asked else self._last_line(status)
