@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/mutex.h"
+#include "core/quiet_thread.h"
 
 namespace headrace {
 
@@ -70,7 +71,7 @@ BatchAhead::BatchAhead(Table& table, std::vector<BatchView> buffers, double impo
                                          ", but there must be at least 2: one that is read and one that is filled");
   }
   impl_ = std::make_unique<Impl>(table, std::move(buffers), importance_exponent);
-  impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
+  impl_->thread = start_quiet_thread([impl = impl_.get()] { impl->run(); });
 }
 
 BatchAhead::~BatchAhead() {

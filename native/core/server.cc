@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "core/entropy.h"
@@ -28,9 +29,17 @@ void cover(MemoryBudget::Share& share, std::uint64_t bytes, MemoryBudget& budget
 }
 
 void check_same(const std::string& name, const TableOptions& held, const TableOptions& asked) {
-  if (held.signature == asked.signature && held.capacity == asked.capacity) return;
+  const auto parts = [](const TableOptions& options) {
+    return std::tie(options.signature, options.capacity, options.sampler, options.priority_exponent, options.limiter);
+  };
+  if (parts(held) == parts(asked)) return;
   const auto describe = [](const TableOptions& options) {
-    return options.signature.encode() + " with capacity " + std::to_string(options.capacity);
+    return options.signature.encode() + " with capacity " + std::to_string(options.capacity) + ", " +
+           (options.sampler == Sampler::kUniform
+                ? "uniform"
+                : "prioritized with exponent " + std::to_string(options.priority_exponent)) +
+           ", samples_per_insert " + std::to_string(options.limiter.samples_per_insert) + ", tolerance " +
+           std::to_string(options.limiter.tolerance) + " and min_size " + std::to_string(options.limiter.min_size);
   };
   throw Error(ErrorKind::kRefused, "table " + quoted(name) + " holds " + describe(held) + ", but " + describe(asked) +
                                        " is requested; resume with its original settings, or drop it first");

@@ -1,10 +1,13 @@
 #include "core/snapshot_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -32,12 +35,26 @@ std::uint32_t self_checksum(const BlockHeader& header) {
 }  // namespace
 
 SnapshotWriter::SnapshotWriter(std::string path)
-    : path_(std::move(path)), descriptor_(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) {
-  if (descriptor_ < 0) fail(path_, "created");
+    : path_(std::move(path)),
+      replaced_(open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)),
+      draft_(path_ + ".XXXXXX") {
+  if (replaced_ >= 0 && flock(replaced_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(replaced_);
+    throw Error(ErrorKind::kSystem, "snapshot " + path_ + " can't be created: a table or another snapshot uses that file");
+  }
+  descriptor_ = mkostemp(draft_.data(), O_CLOEXEC);
+  if (descriptor_ < 0) {
+    const int error = errno;
+    if (replaced_ >= 0) ::close(replaced_);
+    errno = error;
+    fail(path_, "created");
+  }
 }
 
 SnapshotWriter::~SnapshotWriter() {
   if (descriptor_ >= 0) ::close(descriptor_);
+  if (!draft_.empty()) unlink(draft_.c_str());
+  if (replaced_ >= 0) ::close(replaced_);
 }
 
 void SnapshotWriter::write(const void* bytes, std::size_t size) {
@@ -61,6 +78,8 @@ void SnapshotWriter::put(std::span<const std::byte> block) {
 void SnapshotWriter::finish() {
   if (fsync(descriptor_) != 0) fail(path_, "written");
   if (::close(std::exchange(descriptor_, -1)) != 0) fail(path_, "written");
+  if (rename(draft_.c_str(), path_.c_str()) != 0) fail(path_, "written");
+  draft_.clear();
 }
 
 SnapshotReader::SnapshotReader(std::string path)

@@ -13,7 +13,9 @@ namespace headrace {
 
 class SnapshotWriter {
  public:
-  explicit SnapshotWriter(std::string path);  // creates or truncates; throws kSystem naming the file, as all do
+  // The file appears, or replaces the former one, in finish(). Throws kSystem naming the file, as all do, also where it
+  // is the file of an open table.
+  explicit SnapshotWriter(std::string path);
   ~SnapshotWriter();
   SnapshotWriter(const SnapshotWriter&) = delete;
   SnapshotWriter& operator=(const SnapshotWriter&) = delete;
@@ -24,8 +26,10 @@ class SnapshotWriter {
  private:
   void write(const void* bytes, std::size_t size);
 
-  std::string path_;
-  int descriptor_;
+  const std::string path_;
+  const int replaced_;  // the former file, locked; -1: there is none
+  std::string draft_;
+  int descriptor_ = -1;
 };
 
 class SnapshotReader {

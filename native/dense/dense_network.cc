@@ -320,6 +320,11 @@ void DenseNetwork::derive_parameters(float* gradient, std::size_t l) {
 void DenseNetwork::derive_batch(const float* parameters, float* gradient, std::size_t l) {
   const DenseLayer& layer = description_.layers[l];
   Place& place = places_[l];
+  const std::size_t offset = layer.batch->parameters;
+  if (batch_ == 0) {
+    if (gradient != nullptr) std::fill_n(gradient + offset, 2 * layer.inputs, 0.0f);
+    return;
+  }
   kernels_.product({.rows = batch_,
                     .columns = layer.inputs,
                     .depth = layer.outputs,
@@ -331,7 +336,6 @@ void DenseNetwork::derive_batch(const float* parameters, float* gradient, std::s
                     .transposed = layer.by_input,
                     .c = place.batch.gradient(),
                     .c_row = source(l).stride});
-  const std::size_t offset = layer.batch->parameters;
   place.batch.backward(kernels_, parameters + offset, gradient == nullptr ? nullptr : gradient + offset,
                        source_rows(l));
 }

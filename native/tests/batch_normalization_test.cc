@@ -197,6 +197,14 @@ TEST_CASE("batch normalization: numbers by hand") {
   }
 }
 
+TEST_CASE("batch normalization: without a batch the gradient is 0") {
+  const Problem problem(4);
+  DenseNetwork network(problem.description, *available_kernels().front());
+  std::vector<float> gradient(problem.description.parameters, 1);
+  network.backward(problem.parameters.data(), nullptr, gradient.data(), {});
+  CHECK(std::ranges::all_of(gradient, [](float value) { return value == 0; }));
+}
+
 TEST_CASE("batch normalization: running variances below 0 count as 0") {
   DenseDescription description{{{1}}, {{1, 1, 0, 1}}, 4};
   description.layers[0].batch = BatchNormalized{2, 0};

@@ -1,7 +1,11 @@
 """The table in this process: inserts up to a deadline, batches, priorities, snapshots."""
 
+import contextlib
 import math
+import signal
+from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import numpy as np
 import pytest
@@ -9,6 +13,7 @@ import pytest
 from headrace._native import Server
 from headrace.errors import ClosedError, ConfigError
 from headrace.replay import BatchBuffer, ChunkWriter, Experience, Signature, Table
+from headrace.replay.batches import BatchesAhead
 
 SIGNATURE = Signature((2,), "float32")
 STEPS = 8
@@ -52,6 +57,54 @@ def test_a_paused_table_takes_nothing_until_it_is_resumed() -> None:
     table.close()
     with pytest.raises(ClosedError):
         table.insert(chunk)
+
+
+class Interrupted(Exception):
+    """Raised by a signal's handler."""
+
+
+@contextlib.contextmanager
+def interrupted_soon() -> Iterator[None]:
+    """A context whose wait is interrupted, as by Ctrl-C."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(Interrupted):
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_an_interrupted_call_gives_a_batch_s_memory_back_once() -> None:
+    """Twice would let a later batch be overwritten while it is in use."""
+    batches = Table(SIGNATURE, capacity=100).batches_ahead(4, 0.4, 3)
+    assert isinstance(batches, BatchesAhead)
+    batches.close()
+    ahead = batches._ahead = Mock(**{"next.side_effect": [0, Interrupted, 1, 2]})
+    batches.next()
+    with pytest.raises(Interrupted):
+        batches.next()
+    batches.next()
+    batches.next()
+    assert ahead.release.call_args_list == [call(0), call(1)]
+
+
+def test_chunks_of_an_interrupted_append_are_inserted_by_the_next_one() -> None:
+    table = Table(SIGNATURE, capacity=1000)
+    writer = table.writer(n_step=1, discount=1.0, chunk_steps=STEPS, actor=0)
+    writer.start(np.zeros(2, np.float32))
+    table.set_paused(True)
+    with interrupted_soon():
+        for _ in range(2 * STEPS):
+            writer.append(0, 0.0, np.zeros(2, np.float32), False, False)
+    table.set_paused(False)
+    writer.flush()
+    assert len(table) == STEPS
 
 
 def test_batches_are_ready_ahead() -> None:

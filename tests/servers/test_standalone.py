@@ -130,6 +130,32 @@ def test_a_fresh_start_finds_nothing_and_a_resumed_one_only_experience(place: Pl
     assert server.fetch("policy") is None
 
 
+def test_a_fresh_start_whose_table_is_refused_leaves_the_earlier_run() -> None:
+    small = Server(memory_bytes=1 << 20)
+    with contextlib.ExitStack() as stack:
+        stack.callback(small.close)
+        place = Place(small, "unix:@", stack)
+        server = place.server()
+        server.add_table("replay", SIGNATURE, fresh=True, capacity=100)
+        place.role().insert("replay", chunk())
+        server.publish("policy", b"old", 900)
+        server.close()
+
+        server = place.server()
+        with pytest.raises(ServerError, match="memory"):
+            server.add_table("replay", SIGNATURE, fresh=True, capacity=1_000_000)
+        assert server.fetch("policy") == (900, b"old")
+        assert server.add_table("replay", SIGNATURE, fresh=False, capacity=100).stats()["size"] == 4
+
+
+def test_a_fresh_start_drops_other_tables_of_an_earlier_one(place: Place) -> None:
+    for name in ("simulated", "replay"):
+        server = place.server()
+        server.add_table(name, SIGNATURE, fresh=True, capacity=100)
+        server.close()
+    assert place.native.table_names() == ["run/replay"]
+
+
 def test_a_closed_table_is_reopened_when_its_run_resumes(place: Place) -> None:
     server = place.server()
     server.add_table("replay", SIGNATURE, fresh=True, capacity=100).close()

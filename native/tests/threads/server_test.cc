@@ -42,7 +42,7 @@ TEST_CASE("server: a learner that resumes gets the table unchanged and reopened"
   server.set_state("replay", TableState::kClosed);
   check_error(ErrorKind::kClosed, "closed", [&] { made->try_insert(chunk_of(5)); });
   auto other = small_options();
-  other.seed = 99;  // signature and capacity count
+  other.seed = 99;  // the others count
   CHECK(server.open_table("replay", other, false) == made);
   CHECK(made->size() == 5);
   CHECK(made->try_insert(chunk_of(5)));
@@ -55,10 +55,19 @@ TEST_CASE("server: a learner that resumes gets the table unchanged and reopened"
   CHECK_FALSE(made->try_insert(chunk_of(5)));
   server.set_state("replay", TableState::kOpen);
   CHECK(made->try_insert(chunk_of(5)));
-  check_error(ErrorKind::kRefused, "capacity 10, but", [&] { server.open_table("replay", small_options(11), false); });
+  check_error(ErrorKind::kRefused, "capacity 11, ", [&] { server.open_table("replay", small_options(11), false); });
   auto stacked = small_options();
   stacked.signature.stack = 2;
   check_error(ErrorKind::kRefused, "stack=2", [&] { server.open_table("replay", stacked, false); });
+  const auto refused = [&](const char* word, auto change) {
+    auto changed = small_options();
+    change(changed);
+    check_error(ErrorKind::kRefused, word, [&] { server.open_table("replay", changed, false); });
+  };
+  refused("uniform", [](TableOptions& options) { options.sampler = Sampler::kUniform; });
+  refused("exponent 0.9", [](TableOptions& options) { options.priority_exponent = 0.9; });
+  refused("samples_per_insert 8", [](TableOptions& options) { options.limiter.samples_per_insert = 8; });
+  refused("min_size 5", [](TableOptions& options) { options.limiter.min_size = 5; });
   check_error(ErrorKind::kNotFound, "other", [&] { server.set_state("other", TableState::kOpen); });
 }
 

@@ -68,8 +68,12 @@ class BatchesAhead:
 
     def next(self, timeout_seconds: float | None = None) -> Batch | None:
         """The next batch, valid until the next call; None at the deadline."""
-        if self._taken is not None:
-            self._ahead.release(self._taken)
+        taken, self._taken = (
+            self._taken,
+            None,
+        )  # first: Ctrl-C may end the wait, and a later call must not give it again
+        if taken is not None:
+            self._ahead.release(taken)
         self._taken = self._ahead.next(timeout_seconds)
         return None if self._taken is None else self._buffers[self._taken].arrays
 

@@ -1,5 +1,6 @@
 """Turns steps of one environment into chunks for a table."""
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from headrace._native import ChunkWriter
@@ -19,6 +20,7 @@ class Writer:
         self._chunks = ChunkWriter(
             table.signature, n_step=n_step, discount=discount, chunk_steps=chunk_steps, actor=actor
         )
+        self._waiting: deque[bytes] = deque()  # what an interrupted call did not insert, the next one does
 
     def start(self, observation: Array) -> None:
         """Begins an episode with the observation [*O] from reset()."""
@@ -36,5 +38,7 @@ class Writer:
         self._insert()
 
     def _insert(self) -> None:
-        for chunk in self._chunks.take():
-            self._table.insert(chunk)
+        self._waiting += self._chunks.take()
+        while self._waiting:
+            self._table.insert(self._waiting[0])
+            self._waiting.popleft()

@@ -138,7 +138,7 @@ class StandaloneServer(RunServer):
 
     def __init__(self, endpoint: Endpoint, owner: int, run_id: str = "") -> None:
         self._endpoint = endpoint
-        self._tables: list[StandaloneTable] = []
+        self._tables: dict[str, StandaloneTable] = {}
         self._begun = False
         with contextlib.ExitStack() as undo:
             self._connection = undo.enter_context(contextlib.closing(open_connection(endpoint)))
@@ -164,15 +164,14 @@ class StandaloneServer(RunServer):
         if self._begun:
             return
         self._begun = True
+        self._drop_each("parameters")
+        self._drop_each("shards")  # after the notice: a worker that finds no shards waits for the next one
         if fresh:
-            self._client.drop(self._endpoint.name(""))
-        else:
-            self._drop_each("parameters")
-            self._drop_each("shards")  # after the notice: a worker that finds no shards waits for the next one
+            self._drop_each("mailboxes")
+            self._drop_each("tables")
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> StandaloneTable:
-        """A table of the run; calls begin() if that was not done before."""
-        self.begin(fresh=fresh)
+        """A table of the run; calls begin() if that was not done before, unless the first table is refused."""
         full_name = self._endpoint.name(name)
         self._client.open_table(full_name, signature, fresh=fresh, **options)
         table = StandaloneTable(
@@ -181,7 +180,8 @@ class StandaloneServer(RunServer):
             self._late_connection.client,
             lambda: self._client.open_table(full_name, signature, fresh=False, **options),
         )
-        self._tables.append(table)
+        self._tables[full_name] = table
+        self.begin(fresh=fresh)
         return table
 
     def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
@@ -204,7 +204,7 @@ class StandaloneServer(RunServer):
         with contextlib.suppress(HeadraceError):  # errors of priorities for the previous server do not matter
             self._late_connection.client.settle()
         self._drop_each("parameters")  # late blobs of earlier versions would block new publications
-        for table in self._tables:
+        for table in self._tables.values():
             table.renew()
         return True
 
@@ -220,9 +220,11 @@ class StandaloneServer(RunServer):
         self._publications.close()
 
     def _drop_each(self, kind: str) -> None:
-        """Drops the run's blobs or shards; `kind` is that of the server's statistics."""
+        """Drops what the run has of a kind, as the server's statistics call it, but this start's tables."""
         prefix = self._endpoint.name("")
-        for name in [name for name in self._client.stats()[kind] if name.startswith(prefix)]:
+        for name in [
+            name for name in self._client.stats()[kind] if name.startswith(prefix) and name not in self._tables
+        ]:
             self._client.drop(name)
 
 
