@@ -61,9 +61,12 @@ bool write_whole(const std::string& path, std::string_view bytes) {
 
 TableStore::TableStore(std::string directory) : directory_(std::move(directory)) {
   std::error_code error;
-  std::filesystem::create_directories(directory_, error);  // what is wrong shows below
+  std::filesystem::create_directories(directory_, error);
   descriptor_ = open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor_ < 0) fail(directory_, "opened");
+  if (descriptor_ < 0) {
+    if (error) errno = error.value();
+    fail(directory_, "opened");
+  }
   if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
   const int failure = errno;
   ::close(descriptor_);

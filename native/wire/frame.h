@@ -7,7 +7,7 @@
 //
 //   request            payload                                      reply (status kOk)
 //   kSignature         -                                            text of Signature::encode()
-//   kInsert            i64 wait in ms, chunk                        u64 key of the first transition
+//   kInsert            i64 wait in ms, chunks                       u64 key of the last chunk's first transition
 //   kSample            u32 B, f64 beta, i64 wait in ms (< 0: no     observation, next_observation, action, reward,
 //                      deadline)                                    discount, weight, probability, key, policy_version
 //   kUpdatePriorities  u64 key [n], f32 priority [n]                u64 applied
@@ -17,7 +17,8 @@
 //   kDrain             u64 epoch, u64 seen                          u64 epoch, u64 last, (u32 length, message) *
 //                                                                   of the first messages (Mailbox::take); 0, 0: none
 //   kStats             - (and the name is empty)                    JSON text
-//   kHello             u8 nonce [32] (name empty)                   u64 instance, u8 token required, u8 nonce [32]
+//   kHello             u8 nonce [32] (name empty)                   u64 instance, u8 token (0: none, 1: required, 2:
+//                                                                   optional), u8 nonce [32]
 //   kAuthenticate      u8 proof [32] (name empty)                   u8 proof [32]
 //   kOpenTable         u8 fresh, text of TableOptions::encode()     u64 transitions it holds
 //   kSetState          u8 TableState                                -
@@ -32,8 +33,8 @@
 //                      u64 own updates, u8 place, padding
 //                      (gradient_padding), f32 gradient [n]
 //   kFetchShard        u64 worker, i64 newer_than, u8 place         u64 version, f32 parameters [n]
-//   kShardState        -                                            u64 version, f32 parameters [n], f32 moments [M, n]
-//   kLoadShard         u64 version, f32 [(1 + M) n] as kShardState  -
+//   kShardState        -                                            u64 steps, f32 parameters [n], f32 moments [M, n]
+//   kLoadShard         u64 steps, f32 [(1 + M) n] as kShardState    -
 //   kShareShard        -                                            u64 stride; with it goes the descriptor of memory
 //                                                                   for a gradient and, at `stride`, parameters
 //

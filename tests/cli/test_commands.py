@@ -48,15 +48,19 @@ def test_train(training, tmp_path, capsys):
         assert shown in out, shown
 
 
+def test_a_score_of_an_earlier_policy_says_so(training, monkeypatch, capsys):
+    monkeypatch.setitem(training.summary, "evaluation_environment_steps", 12_000)
+    assert main(["train", "CartPole-v1", "--steps", "12345"]) == 0
+    assert "487.2 ± 3.0 over 100 greedy episodes, after 12,000 steps\n" in capsys.readouterr().out
+
+
 def test_without_a_stopping_rule_the_presets_steps_apply(training, capsys):
     assert main(["train", "CartPole-v1"]) == 0
     config, run, _ = training.calls[0][1]
     assert config.steps == preset("CartPole-v1").steps
     assert run.shown.parent == Path("runs")
     assert run.path.name.startswith("CartPole-v1-dqn-2")
-    assert (
-        f"no stopping rule is set: the run stops after the preset's {config.steps:,} steps" in capsys.readouterr().out
-    )
+    assert f"no stopping rule is set: the run stops after {config.steps:,} steps" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("stop", [["--steps", "10"], ["--time-limit", "1m"], ["--until-score", "5"]])

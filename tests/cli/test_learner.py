@@ -13,6 +13,7 @@ import pytest
 
 from headrace.cli.main import main
 from headrace.settings import RunConfig, ServerConfig
+from headrace.training.separate_actors import how_to_start
 
 TRAIN = ["CartPole-v1", "--seed", "1", "--envs-per-actor", "4", "--learning-starts", "200", "--replay-capacity", "5000"]
 
@@ -127,7 +128,7 @@ def test_separate_workers_are_restarted_when_they_die_and_with_their_learner(ser
         train_on()
     learner.kill()
     learner.communicate(timeout=120)
-    learner = begin("resume", run, "--quiet")
+    learner = begin("resume", run)
     train_on()
     learner.send_signal(signal.SIGINT)
     out, err = worker.communicate(timeout=120)
@@ -137,7 +138,9 @@ def test_separate_workers_are_restarted_when_they_die_and_with_their_learner(ser
         "the learner was restarted; restarting its workers",
         "the run has ended",
     ]
-    assert learner.wait(120) == 130
+    out, _ = learner.communicate(timeout=120)
+    assert learner.returncode == 130
+    assert f"headrace worker --server {server.address} --workers 1\n" in out.decode()
     assert server.stop() == (0, "", "")
 
 
@@ -161,28 +164,31 @@ def test_train_on_a_server(training):
     assert RunConfig.from_json(learner[1][0].to_json()) == learner[1][0]
 
 
-def test_the_printed_actor_command_omits_the_password(training, capsys):
-    assert main(["learner", "CartPole-v1", "--server", "redis://me:pass@h", "--run", "a", "--actors", "3"]) == 0
-    out, err = capsys.readouterr()
-    assert "headrace actor --server redis://me@h --run a --actors 3" in " ".join(out.split())
-    assert "the password is not shown; actors need it too" in out
-    assert "pass@" not in out + err
-    assert main(["learner", "CartPole-v1", "--server", "redis://me@h", "--run", "a", "--actors", "3"]) == 0
-    assert "the password is not shown" not in capsys.readouterr().out
-
-
-def test_the_printed_command_of_workers(training, capsys):
-    words = ["--topology", "parameter-server", "--workers", "3", "--server", "tcp://h:1"]
+def hint(training, *words):
+    """What the run of `headrace learner` says about its actors or workers."""
     assert main(["learner", "CartPole-v1", *words]) == 0
-    assert "headrace worker --server tcp://h:1 --workers 3" in " ".join(capsys.readouterr().out.split())
-    assert training.calls[0][2] == {"local_actors": False}
+    return how_to_start(training.calls[-1][1][0])
+
+
+def test_the_printed_actor_command_omits_the_password(training, capsys):
+    said = hint(training, "--server", "redis://me:pass@h", "--run", "a", "--actors", "3")
+    assert said.splitlines()[1:] == [
+        "  headrace actor --server redis://me@h --run a --actors 3",
+        "the password is not shown; actors need it too, in the address or, better, by --token-file FILE",
+    ]
+    assert "pass@" not in "".join(capsys.readouterr())
+    assert "password" not in hint(training, "--server", "redis://me@h", "--run", "a", "--actors", "3")
+
+
+def test_the_printed_command_of_workers(training):
+    said = hint(training, "--topology", "parameter-server", "--workers", "3", "--server", "tcp://h:1")
+    assert said.endswith("\n  headrace worker --server tcp://h:1 --workers 3")
 
 
 @pytest.mark.parametrize(("algorithm", "actors"), [("dqn", 7), ("dyna-q", 1)])
-def test_the_default_number_of_actor_slots(training, capsys, monkeypatch, algorithm, actors):
+def test_the_default_number_of_actor_slots(training, monkeypatch, algorithm, actors):
     monkeypatch.setattr("headrace.topologies.apex.config.available_cores", lambda: 8)
-    assert main(["learner", "CartPole-v1", "--algorithm", algorithm, "--server", "tcp://h:1"]) == 0
-    assert f"--actors {actors}" in " ".join(capsys.readouterr().out.split())
+    assert hint(training, "--algorithm", algorithm, "--server", "tcp://h:1").endswith(f" --actors {actors}")
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,13 @@ class SleepStep(Wrapped):
             sleep()
         return super().step(action)
 
+class MarkedSleepStep(Wrapped):
+    def step(self, action):
+        if Wrapped.steps == 300:
+            (HERE / "sleeps").touch()
+            sleep()
+        return super().step(action)
+
 class LockStep(Wrapped):
     def step(self, action):
         if Wrapped.steps == 300:
@@ -291,6 +298,17 @@ def test_a_second_ctrl_c_ends_a_step_that_holds_the_lock(place: Path) -> None:
     code, _, err = end(process)
     assert code == -signal.SIGKILL
     assert re.fullmatch(r"headrace: error: interrupted, but the environment .*\n", err)
+
+
+@pytest.mark.slow
+def test_one_ctrl_c_ends_a_step_that_hangs_and_saves(place: Path) -> None:
+    process = train(place, "MarkedSleepStep", *SERIAL, "--steps", "5000", "--hang-seconds", "3600")
+    wait_for((place / "sleeps").exists)
+    process.send_signal(signal.SIGINT)
+    code, _, err = end(process)
+    assert code == 2
+    assert "step() of the environment has not returned for more than 10 s" in err
+    assert list((place / "run" / "checkpoints").glob("*/state.json"))
 
 
 @pytest.mark.slow

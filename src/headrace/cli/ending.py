@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import DivergenceError, HeadraceError, LaunchError, ServerError
-from headrace.report.formats import count, duration, score_text
+from headrace.report.formats import count, duration, earlier_policy, score_text
 
 if TYPE_CHECKING:
     from headrace.training import Result
@@ -34,7 +34,7 @@ def conclude(result: "Result") -> int:
     print(f"\n{summary['environment']}: {reason}")
     if summary.get("mean_return") is not None:
         mean, episodes = score_text(summary["mean_return"], summary.get("std_return")), summary["evaluation_episodes"]
-        print(f"  return    {mean} over {episodes} greedy episodes")
+        print(f"  return    {mean} over {episodes} greedy episodes{earlier_policy(summary)}")
     if summary.get("seconds_to_score") is not None:
         print(f"  solved    after {duration(summary['seconds_to_score'])}")
     print(

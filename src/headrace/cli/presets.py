@@ -24,7 +24,7 @@ _MOST_PRESETS = 5  # in one table
 
 @dataclass(frozen=True)
 class _Options:
-    environment: Annotated[Positional[str | None], tyro.conf.arg(metavar="ENV")] = None
+    environment: Annotated[Positional[str | None], tyro.conf.arg(metavar="[ENV]")] = None
     """Environment whose preset is shown in full."""
     algorithm: str | None = None
     """Algorithm whose presets are shown; by default those of all, or with ENV the environment's default."""

@@ -43,7 +43,8 @@ class _Options:
     shard_save_period_seconds: SavePeriod = 1.0
     """With --data: how old a shard of parameters may be after the server was killed."""
     memory: Size = None
-    """Limit for tables, parameters and buffers: 512M, 8G, 1.5GiB; if not set, 80 % of this machine's memory."""
+    """Limit for tables, parameters and buffers: 512M, 8G, 1.5GiB; if not set, 80 % of this machine's memory,
+    or of what its control group may use."""
     max_connections: int = 4096
     """Connections that the server accepts; each takes a file descriptor. A further one is closed with an error."""
     token_file: Path | None = None

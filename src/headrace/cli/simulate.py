@@ -53,7 +53,8 @@ def run(arguments: Sequence[str]) -> int:
     given = repeating(rest, "output")
     described = (
         "Simulate a run on each number of cores and print its speed, staleness, busy cores and bottleneck; "
-        f"{_CORES} takes several numbers. Without a stopping rule it stops after {_SECONDS:.0f} simulated seconds. "
+        f"{_CORES} is required and takes several numbers. Without a stopping rule it stops after {_SECONDS:.0f} "
+        "simulated seconds. "
         "`headrace simulate calibrate ENV` measures the costs on this machine."
     )
     if any(flag_of(word) == "--launcher" for word in rest):

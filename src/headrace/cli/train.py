@@ -143,8 +143,8 @@ def run(arguments: Sequence[str]) -> int:
         raise repeatable(error, [*_PROG.split(), *repeating(arguments, "run-dir")]) from error
 
 
-def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -> int:
-    """Starts a run and returns its exit code; `hint` is the first message on its display."""
+def start(options: TrainOptions, *, local_actors: bool = True) -> int:
+    """Starts a run and returns its exit code; without `local_actors`, actors and workers are started separately."""
     config = options.to_config()
     with (
         open_sinks(config, options.metrics_listen, options.track) as sinks,
@@ -154,11 +154,9 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
         with held_back():
             from headrace import training
         with open_display(Heading.of(config, directory.shown), quiet=options.quiet) as display:
-            if hint:
-                display.message(hint)
             sinks.attach(directory)
             if config.steps != options.steps:
-                display.message(f"no stopping rule is set: the run stops after the preset's {config.steps:,} steps")
+                display.message(f"no stopping rule is set: the run stops after {config.steps:,} steps")
             result = training.train(config, directory, display, local_actors=local_actors)
     return conclude(result)
 

@@ -1,8 +1,10 @@
 """Formats numbers for people."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["count", "counted", "duration", "number", "score_text", "size"]
+__all__ = ["count", "counted", "duration", "earlier_policy", "number", "score_text", "size"]
 
 
 def count(value: float) -> str:
@@ -40,3 +42,9 @@ def size(count_bytes: float) -> str:
             return f"{count_bytes:.3g} {unit}"
         count_bytes /= 1000
     return f"{count_bytes:,.0f} TB" if count_bytes >= 999.5 else f"{count_bytes:.3g} TB"
+
+
+def earlier_policy(summary: Mapping[str, Any]) -> str:
+    """Of which policy a summary has the score, if not of the last one: ", after 246,120 steps"."""
+    steps = summary.get("evaluation_environment_steps")
+    return "" if steps in (None, summary.get("environment_steps")) else f", after {count(steps)} steps"

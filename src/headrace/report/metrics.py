@@ -85,7 +85,11 @@ _RUN = (
     _Metric("learner_steps", "run_learner_updates", "Updates of the learner.", True),
     _Metric("episodes", "run_episodes", "Training episodes.", True),
     _Metric("mean_return", "run_mean_return", "Mean return of the last 100 training episodes."),
-    _Metric("near_greedy_return", "run_near_greedy_return", "The same of the least exploring environments."),
+    _Metric(
+        "near_greedy_return",
+        "run_near_greedy_return",
+        "Mean return of the last 20 episodes of environments that hardly explore.",
+    ),
     _Metric("evaluation_return", "run_evaluation_return", "Mean return of the last evaluation."),
     _Metric("best_evaluation", "run_best_evaluation_return", "Mean return of the best evaluation."),
     _Metric("samples_per_insert", "run_samples_per_insert_ratio", "Transitions sampled per transition inserted."),

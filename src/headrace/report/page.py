@@ -10,7 +10,7 @@ from headrace.errors import CheckpointError, ConfigError
 from headrace.fields import read_object
 from headrace.report import figures
 from headrace.report.document import document, plot_row, share_bar, tile_row
-from headrace.report.formats import count, duration, number, score_text, size
+from headrace.report.formats import count, duration, earlier_policy, number, score_text, size
 from headrace.report.history import History, Record, collect
 from headrace.report.output import write_output
 from headrace.report.precision_view import precision_section
@@ -79,7 +79,8 @@ def _tiles(history: History, summary: Record) -> str:
     if mean is not None:
         shown, _, deviation = score_text(mean, spread).partition(" ± ")
         note = "mean greedy return" + (f" (± {deviation})" if deviation else "")
-        tiles.append((shown, note + (f" of {episodes} episodes" if episodes else ""), bool(solved)))
+        note += (f" of {episodes} episodes" if episodes else "") + (earlier_policy(summary) if summary else "")
+        tiles.append((shown, note, bool(solved)))
     if solved is not None:
         tiles.append(("yes" if solved else "no", "target score reached", bool(solved)))
     if summary.get("seconds_to_score") is not None:

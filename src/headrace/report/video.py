@@ -150,6 +150,8 @@ def _finished(path: Path, *, keep: bool = True) -> Iterator[Path]:
                 os.replace(draft, path)
         except OSError as error:
             reason = error.strerror or str(error).partition("\n")[0]
+            if isinstance(error, BrokenPipeError):  # the encoder has ended, which only a file that can't grow makes it do
+                reason = "its encoder stopped; is the disk full?"
             raise StorageError(f"can't write {path}: {reason}") from error
     finally:
         with contextlib.suppress(OSError):

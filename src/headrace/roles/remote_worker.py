@@ -175,7 +175,7 @@ class WorkerRole(ActingRole):
 
 
 def _of_generation(settings: WorkerSettings, generation: int) -> WorkerSettings:
-    """Returns the settings with seeds that no earlier generation used: a restarted worker plays other episodes."""
+    """Returns the settings with other seeds than in the worker's earlier generations: it plays other episodes."""
     seed, table = generation_seed(settings.acting.seed, generation), settings.table
     if table is not None:
         table = {**table, "seed": generation_seed(table["seed"], generation)}

@@ -56,8 +56,8 @@ def held_at(curve: Curve, target: float) -> int | None:
 def places(curves: Sequence[Curve], axis: str) -> NDArray[np.float64]:
     """A grid for all of these runs on "steps" or "seconds", from the latest first evaluation to the latest end.
 
-    The earliest end is one of its points. The distance between points is the largest distance between evaluations of
-    any run. Empty if a run begins after another's end.
+    The earliest end is one of its points. The distance between points is the mean one between evaluations, in
+    the run where it is largest. Empty if a run begins after another's end.
     """
     axes = [getattr(curve, axis) for curve in curves if len(curve.score)]
     begin = max((float(x[0]) for x in axes), default=0.0)

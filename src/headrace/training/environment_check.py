@@ -75,7 +75,9 @@ class _Trace:
     def look(self, place: str, observation: Any, info: Any) -> None:
         """Checks what reset() or step() returned; `place` says which."""
         self.observations += 1
-        if not self._space.contains(observation):
+        with warnings.catch_warnings(action="ignore"):  # that a list is no array, which is said below
+            inside = self._space.contains(observation)
+        if not inside:
             text, unfit = _outside(self._space, observation)
             self.outside.append(f"{place}: {text}")
             self.unfit = self.unfit or unfit

@@ -19,6 +19,7 @@ __all__ = ["HangWatch", "environment_faults", "watched"]
 
 _FAULT_STATUS = 2
 _GRACE_SECONDS = 5.0
+_PATIENCE_SECONDS = 10.0
 _PERIOD_SECONDS = 1.0
 
 
@@ -94,6 +95,10 @@ class HangWatch:
         """Watches the roles in this process too, by `Site.progress`; nothing but the end of the process ends them."""
         self._roles = progress
 
+    def hurry(self) -> None:
+        """Allows a call 10 seconds at most from now on: the run was asked to stop, and waits for one."""
+        self._limit_seconds = min(self._limit_seconds, _PATIENCE_SECONDS)
+
     def _progress(self) -> tuple[object, ...] | None:
         """Changes with every call of the environment, and with every turn of a role; None outside both."""
         role = self._roles()
@@ -115,6 +120,7 @@ class HangWatch:
             now, last = monotonic(), progress
             elapsed, before = min(now - before, 2 * period), now
             progress = self._progress()
+            limit = min(limit, self._limit_seconds)
             stalled = stalled + elapsed if progress is not None and progress == last else 0.0
             if progress is None:
                 continue

@@ -41,6 +41,7 @@ def summarize(
         "mean_return": last.mean if last else None,
         "std_return": last.std if last else None,
         "evaluation_episodes": len(last.returns) if last else 0,
+        "evaluation_environment_steps": last.moment.environment_steps if last else None,
         "until_score": config.until_score,
         "solved": solved is not None if config.until_score is not None else None,
         "seconds_to_score": solved.moment.seconds if solved else None,

@@ -42,6 +42,7 @@ from headrace.training.progress_records import ProgressRecords
 from headrace.training.reports import Reports
 from headrace.training.role_events import RoleEvents
 from headrace.training.run_publisher import RunPublisher
+from headrace.training.separate_actors import how_to_start
 from headrace.training.session import open_session
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
@@ -93,6 +94,8 @@ class Trainer:
             self._hang_watch.watch_roles(site.progress)
             for notice in site.notices:
                 display.message(notice)
+            if not local_actors:
+                display.message(how_to_start(config))
             run_id = state.run_id if state else f"{random_bits(64):016x}"
             self._separate = site.server or config.server.endpoint
             self._server = open_server(
@@ -421,6 +424,7 @@ class Trainer:
         return True
 
     def _give_up(self) -> None:
-        """Called if the run does not stop long after a request: it waits for a separate server that is unavailable."""
+        """Called if the run does not stop long after a request: it waits for an environment, or for a lost server."""
+        self._hang_watch.hurry()
         if self._separate is not None:
             self._server.close()
