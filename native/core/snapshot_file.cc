@@ -40,7 +40,8 @@ SnapshotWriter::SnapshotWriter(std::string path)
       draft_(path_ + ".XXXXXX") {
   if (replaced_ >= 0 && flock(replaced_, LOCK_EX | LOCK_NB) != 0) {
     ::close(replaced_);
-    throw Error(ErrorKind::kSystem, "snapshot " + path_ + " can't be created: a table or another snapshot uses that file");
+    throw Error(ErrorKind::kSystem,
+                "snapshot " + path_ + " can't be created: a table or another snapshot uses that file");
   }
   descriptor_ = mkostemp(draft_.data(), O_CLOEXEC);
   if (descriptor_ < 0) {

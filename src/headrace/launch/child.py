@@ -21,7 +21,7 @@ from headrace.signals import die_with_parent, set_handler
 
 
 class _Request:
-    """An event that a signal handler may set at any moment, also during wait(): it has no lock."""
+    """A `Stop` that a signal handler may set at any moment, also during wait(): it has no lock."""
 
     def __init__(self) -> None:
         self._set = False
@@ -34,12 +34,8 @@ class _Request:
         """Sets it. Waits go on to their ends; the handler's exception ends that of the main thread."""
         self._set = True
 
-    def clear(self) -> None:
-        """Undoes set()."""
-        self._set = False
-
     def wait(self, timeout: float) -> bool:
-        """Waits for this time; returns whether it is set."""
+        """Waits for these seconds; returns whether it is set."""
         if not self._set:
             sleep(timeout)
         return self._set

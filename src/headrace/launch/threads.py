@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterable
 
-from headrace.clock import new_event
+from headrace.clock import Event, new_event
 from headrace.errors import ClosedError, HeadraceError, error_line
 from headrace.launch.base import Exit, fault_of, run_role
 from headrace.roles.base import Role, Stop
@@ -19,7 +19,7 @@ class ThreadLauncher:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._running: dict[str, tuple[threading.Thread, Stop]] = {}
+        self._running: dict[str, tuple[threading.Thread, Event]] = {}
         self._exits: list[Exit] = []  # appended by role threads
 
     def start(self, role: Role) -> None:

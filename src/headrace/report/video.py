@@ -150,7 +150,7 @@ def _finished(path: Path, *, keep: bool = True) -> Iterator[Path]:
                 os.replace(draft, path)
         except OSError as error:
             reason = error.strerror or str(error).partition("\n")[0]
-            if isinstance(error, BrokenPipeError):  # the encoder has ended, which only a file that can't grow makes it do
+            if isinstance(error, BrokenPipeError):  # the encoder ends early only if its file can't grow
                 reason = "its encoder stopped; is the disk full?"
             raise StorageError(f"can't write {path}: {reason}") from error
     finally:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
-from headrace.clock import Event
 from headrace.environments import Episode
 from headrace.fields import write_fields
 from headrace.replay import ReplayTable
@@ -47,7 +46,15 @@ GENERATIONS_PER_START = 1 << 31
 _GENERATION_STRIDE = 1_000_003
 """Between the seeds of two generations: larger than the number of roles, whose seeds are consecutive."""
 
-Stop = Event
+
+class Stop(Protocol):
+    """Tells a role to end; a `clock.Event` is one."""
+
+    def is_set(self) -> bool:
+        """Whether the role must end."""
+
+    def wait(self, timeout: float) -> bool:
+        """Waits for these seconds, or until the role must end; returns whether it must."""
 
 
 def generation_seed(seed: int, generation: int) -> int:
