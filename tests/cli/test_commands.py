@@ -322,6 +322,17 @@ def test_train_with_the_frugal_preset(training, capsys):
     assert "Taxi-v4 with dqn has no frugal preset" in capsys.readouterr().err
 
 
+def test_only_notes_of_presets_that_are_shown(capsys):
+    assert main(["presets", "--algorithm", "crossq"]) == 0
+    out = capsys.readouterr().out
+    assert "Pendulum-v1: about -150" in out
+    assert "minatar" not in out
+    assert main(["presets", "--algorithm", "a3c", "--frugal"]) == 0
+    assert capsys.readouterr().out == (
+        "a3c has no frugal presets; `headrace train ENV --algorithm a3c --help` shows its defaults\n"
+    )
+
+
 def test_frugal_presets_side_by_side(capsys):
     assert main(["presets", "--frugal"]) == 0
     out = capsys.readouterr().out

@@ -41,15 +41,25 @@ def run(arguments: Sequence[str]) -> int:
     require("environment", ascii(name), name is None or (name != "" and name.isprintable()), "a name")
     console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False)
     if options.environment is None:
+        shown: set[str] = set()
         for algorithm in [options.algorithm] if options.algorithm else ALGORITHMS.known():
             presets = presets_of(algorithm, frugal=options.frugal)
             names = list(presets)
-            for begin in range(0, len(names) or int(not options.frugal), _MOST_PRESETS):
+            for begin in range(0, len(names), _MOST_PRESETS):
                 chosen = names[begin : begin + _MOST_PRESETS]
                 console.print(_compare(algorithm, {each: presets[each] for each in chosen}))
+            shown |= set(presets)
+        if not shown:
+            kind, command = (
+                "frugal presets" if options.frugal else "presets",
+                f"train ENV --algorithm {options.algorithm}",
+            )
+            console.print(f"{options.algorithm} has no {kind}; `headrace {command} --help` shows its defaults")
+            return 0
         console.print("· as the default; `headrace presets ENV` shows one in full")
         for name, each in PRESETS.items():
-            console.print(f"{name}: {each.note}")
+            if name in shown:
+                console.print(f"{name}: {each.note}")
     else:
         one = preset(options.environment, options.algorithm, frugal=options.frugal)
         console.print(f"{options.environment}: {one.note}", markup=False)
