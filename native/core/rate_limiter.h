@@ -18,8 +18,6 @@ struct LimiterOptions {
   // allows, from the largest seen.
   double tolerance = 0;
   std::uint64_t min_size = 1;  // transitions inserted before the first sample
-
-  bool operator==(const LimiterOptions&) const = default;
 };
 
 class RateLimiter {

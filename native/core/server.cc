@@ -29,8 +29,9 @@ void cover(MemoryBudget::Share& share, std::uint64_t bytes, MemoryBudget& budget
 }
 
 void check_same(const std::string& name, const TableOptions& held, const TableOptions& asked) {
-  const auto parts = [](const TableOptions& options) {
-    return std::tie(options.signature, options.capacity, options.sampler, options.priority_exponent, options.limiter);
+  const auto parts = [](const TableOptions& options) {  // the tolerance depends on the number of actors, too
+    return std::tie(options.signature, options.capacity, options.sampler, options.priority_exponent,
+                    options.limiter.samples_per_insert, options.limiter.min_size);
   };
   if (parts(held) == parts(asked)) return;
   const auto describe = [](const TableOptions& options) {
@@ -38,8 +39,8 @@ void check_same(const std::string& name, const TableOptions& held, const TableOp
            (options.sampler == Sampler::kUniform
                 ? "uniform"
                 : "prioritized with exponent " + std::to_string(options.priority_exponent)) +
-           ", samples_per_insert " + std::to_string(options.limiter.samples_per_insert) + ", tolerance " +
-           std::to_string(options.limiter.tolerance) + " and min_size " + std::to_string(options.limiter.min_size);
+           ", samples_per_insert " + std::to_string(options.limiter.samples_per_insert) + " and min_size " +
+           std::to_string(options.limiter.min_size);
   };
   throw Error(ErrorKind::kRefused, "table " + quoted(name) + " holds " + describe(held) + ", but " + describe(asked) +
                                        " is requested; resume with its original settings, or drop it first");

@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -37,25 +36,39 @@ std::uint32_t self_checksum(const BlockHeader& header) {
 SnapshotWriter::SnapshotWriter(std::string path)
     : path_(std::move(path)),
       replaced_(open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)),
-      draft_(path_ + ".XXXXXX") {
-  if (replaced_ >= 0 && flock(replaced_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(replaced_);
-    throw Error(ErrorKind::kSystem,
-                "snapshot " + path_ + " can't be created: a table or another snapshot uses that file");
-  }
-  descriptor_ = mkostemp(draft_.data(), O_CLOEXEC);
-  if (descriptor_ < 0) {
-    const int error = errno;
+      draft_(path_ + ".tmp") {
+  try {
+    struct stat found {};
+    if (replaced_ >= 0 && fstat(replaced_, &found) == 0 && !S_ISREG(found.st_mode)) refuse("it is not a file");
+    lock(replaced_);
+    descriptor_ = open(draft_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (descriptor_ < 0) fail(path_, "created");
+    lock(descriptor_);
+    if (ftruncate(descriptor_, 0) != 0) fail(path_, "created");
+  } catch (...) {
+    if (descriptor_ >= 0) ::close(descriptor_);
     if (replaced_ >= 0) ::close(replaced_);
-    errno = error;
-    fail(path_, "created");
+    throw;
   }
 }
 
 SnapshotWriter::~SnapshotWriter() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  if (!draft_.empty()) unlink(draft_.c_str());
+  if (descriptor_ >= 0) {
+    unlink(draft_.c_str());
+    ::close(descriptor_);
+  }
   if (replaced_ >= 0) ::close(replaced_);
+}
+
+// Keeps others from using the file until it is closed, where the file system has locks.
+void SnapshotWriter::lock(int descriptor) const {
+  if (descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    refuse("a table or another snapshot uses that file");
+  }
+}
+
+void SnapshotWriter::refuse(const std::string& why) const {
+  throw Error(ErrorKind::kSystem, "snapshot " + path_ + " can't be created: " + why);
 }
 
 void SnapshotWriter::write(const void* bytes, std::size_t size) {
@@ -77,10 +90,8 @@ void SnapshotWriter::put(std::span<const std::byte> block) {
 }
 
 void SnapshotWriter::finish() {
-  if (fsync(descriptor_) != 0) fail(path_, "written");
+  if (fsync(descriptor_) != 0 || rename(draft_.c_str(), path_.c_str()) != 0) fail(path_, "written");
   if (::close(std::exchange(descriptor_, -1)) != 0) fail(path_, "written");
-  if (rename(draft_.c_str(), path_.c_str()) != 0) fail(path_, "written");
-  draft_.clear();
 }
 
 SnapshotReader::SnapshotReader(std::string path)

@@ -125,13 +125,19 @@ def test_create_refuses_another_run(tmp_path):
 def test_a_process_forked_during_the_run_does_not_keep_the_directory_locked(tmp_path):
     run = RunDirectory.create(tmp_path / "run", "{}")
     ready, tell = os.pipe()
+    heard, said = os.pipe()
     forked = os.fork()
     if forked == 0:
         os.close(tell)
+        run.close()  # as one that leaves by an exception
+        os.write(said, b".")
         os.read(ready, 1)  # until the test has ended
         os._exit(0)
     os.close(ready)
     try:
+        os.read(heard, 1)
+        with pytest.raises(CheckpointError, match="in use by process"):
+            RunDirectory.open(tmp_path / "run", writing=True)
         run.close()
         RunDirectory.open(tmp_path / "run", writing=True).close()
     finally:

@@ -148,6 +148,19 @@ def test_a_fresh_start_whose_table_is_refused_leaves_the_earlier_run() -> None:
         assert server.add_table("replay", SIGNATURE, fresh=False, capacity=100).stats()["size"] == 4
 
 
+def test_tables_of_an_earlier_run_make_room_for_a_fresh_start() -> None:
+    small = Server(memory_bytes=6 << 20)
+    with contextlib.ExitStack() as stack:
+        stack.callback(small.close)
+        place = Place(small, "unix:@", stack)
+        server = place.server()
+        server.add_table("simulated", SIGNATURE, fresh=True, capacity=20_000)
+        server.close()
+        server = place.server()
+        server.add_table("replay", SIGNATURE, fresh=True, capacity=20_000)
+        assert small.table_names() == ["run/replay"]
+
+
 def test_a_fresh_start_drops_other_tables_of_an_earlier_one(place: Place) -> None:
     for name in ("simulated", "replay"):
         server = place.server()

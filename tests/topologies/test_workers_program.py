@@ -95,12 +95,15 @@ def test_the_gate_pauses_live_workers_and_publishes_total_steps(server: Embedded
     holding.start()
     while gate(server) != (2, Gate("held", 300)):
         time.sleep(0.001)
+    time.sleep(0.05)  # of work
     assert holding.is_alive()  # until worker 1 says that it stands still; worker 0 is not there yet
     role.put(HELD, Held(1, 2).to_json())
     holding.join(30)
     assert not holding.is_alive()
     assert late_turns(program) == 0
+    assert program.table.worked_on > 0.0
     program.table.set_paused(False)
+    assert program.table.worked_on == 0.0
     assert gate(server) == (3, Gate("open", 300))
     role.put(HELD, Held(1, 4).to_json())
     program.table.close()

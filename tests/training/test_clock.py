@@ -10,3 +10,12 @@ def test_seconds_that_were_not_training_are_subtracted() -> None:
     clock = TrainingClock(100.0)
     clock.skip(50.0)
     assert 50.0 <= clock.seconds <= 50.0 + perf_counter() - begin
+
+
+def test_seconds_that_were_training_in_a_pause_are_added() -> None:
+    clock = TrainingClock(100.0)
+    clock.pause()
+    paused = clock.seconds
+    clock.count(3.0)
+    assert clock.seconds == paused + 3.0
+    assert clock.resume() < 0.0  # less than three seconds have passed

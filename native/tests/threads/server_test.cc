@@ -42,7 +42,8 @@ TEST_CASE("server: a learner that resumes gets the table unchanged and reopened"
   server.set_state("replay", TableState::kClosed);
   check_error(ErrorKind::kClosed, "closed", [&] { made->try_insert(chunk_of(5)); });
   auto other = small_options();
-  other.seed = 99;  // the others count
+  other.seed = 99;  // which may differ, as may the tolerance
+  other.limiter.tolerance = 99;
   CHECK(server.open_table("replay", other, false) == made);
   CHECK(made->size() == 5);
   CHECK(made->try_insert(chunk_of(5)));

@@ -172,6 +172,7 @@ TEST_CASE("table: a snapshot never replaces the file of a table") {
   }
   CHECK(contents(folder.file("arena")) == before);
   CHECK(table.try_insert(chunk));
+  check_error(ErrorKind::kSystem, "it is not a file", [&] { other.save(folder.file("")); });
 }
 
 TEST_CASE("table: no space for a snapshot is an error that names the file, and the former one stays") {

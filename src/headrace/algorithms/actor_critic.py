@@ -41,6 +41,8 @@ class ActorCritic(OffPolicy, ABC):
     def require_spaces(self, spec: EnvironmentSpec) -> None:
         """Raises ConfigError for images as well, which the critics don't take."""
         super().require_spaces(spec)
+        if self.own_network:
+            return
         architecture = self.architecture(spec)
         flat = "mlp: the critics take flat observations, and these are images of"
         require("network", architecture.kind, architecture.kind == "mlp", f"{flat} {list(architecture.input_shape)}")

@@ -21,6 +21,9 @@ class Experience:
     The defaults are those of an algorithm that learns from each step once and stores none.
     """
 
+    worked_on = 0.0
+    """Seconds that processes went on, on average, after the last set_paused(True), which are training all the same."""
+
     def stats(self) -> dict[str, float]:
         """Counts, bytes, samples per insert."""
         return {"samples_per_insert": 1.0, "size": 0, "capacity": 0, "used_bytes": 0}

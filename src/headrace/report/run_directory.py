@@ -121,6 +121,7 @@ class RunDirectory:
         self.shown = path
         """The path as it was given, for messages."""
         self._lock = lock
+        self._owner = os.getpid()
         self._directory = None if lock is None else os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._metrics: int | None = None
         self._events: EventFile | None = None
@@ -347,7 +348,8 @@ class RunDirectory:
         with ExitStack() as stack:  # the last one in is closed first
             if lock is not None:
                 stack.callback(os.close, lock)
-                stack.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # a process forked during the run has it open
+                if os.getpid() == self._owner:  # a process forked during the run has it open, too
+                    stack.callback(fcntl.flock, lock, fcntl.LOCK_UN)
             for descriptor in descriptors:
                 if descriptor is not None:
                     stack.callback(os.close, descriptor)

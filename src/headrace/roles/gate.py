@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 from headrace.clock import monotonic, sleep
@@ -15,8 +16,8 @@ State = Literal["open", "held", "closed"]
 _POLL_SECONDS = 0.02
 """Between two polls: on a busy machine, one small request takes as long as a turn.
 
-The same for a worker that is held: on average it works as long after the gate is closed as it waits once it is open, so
-its work while the training clock runs is what it would have been.
+The same for a worker that is held: with short turns it works, on average, as long after the gate is closed as it waits
+once it is open. `GateKeeper.move()` returns what it works longer than that.
 """
 _HOLD_SECONDS = 2.0
 """Maximum wait for a worker's turn to end; a worker with a longer turn pauses a little after the others."""
@@ -79,24 +80,27 @@ class GateKeeper:
         self._version += 1
         self._server.publish(GATE, Gate(self._state, steps).to_json(), self._version)
 
-    def move(self, state: State, steps: int) -> None:
+    def move(self, state: State, steps: int) -> float:
         """Opens, holds or closes the gate; waits until all workers have stopped at one that is not open.
 
-        A worker stops after a complete turn. Silence does not mean that it is dead: its environment, the link or the
+        Returns the mean seconds that they worked on, less those that they wait at a poll once it is open again. A worker stops after a complete turn. Silence does not mean that it is dead: its environment, the link or the
         server may be slow. One that misses the deadline is not awaited again before its next report.
         """
         self._state = state
         self.publish(steps)
         if state == "open":
-            return
-        awaited = set(self._expected)
-        deadline = monotonic() + _HOLD_SECONDS
-        while awaited and monotonic() < deadline:
+            return 0.0
+        awaited, worked = set(self._expected), []
+        begin = monotonic()
+        while awaited and monotonic() < begin + _HOLD_SECONDS:
             confirmations = [Held.from_json(message) for message in self._server.drain(HELD)]
-            awaited -= {each.worker for each in confirmations if each.version >= self._version}
+            stopped = awaited & {each.worker for each in confirmations if each.version >= self._version}
+            worked += [monotonic() - begin] * len(stopped)
+            awaited -= stopped
             sleep(_HOLD_POLL_SECONDS)
         self._expected -= awaited
         self.late_turns += len(awaited)
+        return max(0.0, fmean(worked) - (_POLL_SECONDS + _HOLD_POLL_SECONDS) / 2) if worked else 0.0
 
 
 class GateWatch:

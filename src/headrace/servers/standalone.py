@@ -173,7 +173,13 @@ class StandaloneServer(RunServer):
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> StandaloneTable:
         """A table of the run; calls begin() if that was not done before, unless the first table is refused."""
         full_name = self._endpoint.name(name)
-        self._client.open_table(full_name, signature, fresh=fresh, **options)
+        try:
+            self._client.open_table(full_name, signature, fresh=fresh, **options)
+        except ServerError:
+            if self._begun or not fresh or not self._names("tables") - {full_name}:
+                raise
+            self.begin(fresh=True)  # what an earlier run left under other names may have taken the memory
+            self._client.open_table(full_name, signature, fresh=True, **options)
         table = StandaloneTable(
             self._connection,
             full_name,
@@ -221,11 +227,12 @@ class StandaloneServer(RunServer):
 
     def _drop_each(self, kind: str) -> None:
         """Drops what the run has of a kind, as the server's statistics call it, but this start's tables."""
-        prefix = self._endpoint.name("")
-        for name in [
-            name for name in self._client.stats()[kind] if name.startswith(prefix) and name not in self._tables
-        ]:
+        for name in self._names(kind) - self._tables.keys():
             self._client.drop(name)
+
+    def _names(self, kind: str) -> set[str]:
+        prefix = self._endpoint.name("")
+        return {name for name in self._client.stats()[kind] if name.startswith(prefix)}
 
 
 def claim_run(client: Client, endpoint: Endpoint, owner: int, run_id: str = "") -> None:

@@ -41,7 +41,13 @@ class TrainingClock:
         """Pauses the clock."""
         self._before, self._since, self._paused_at = self.seconds, None, monotonic()
 
+    def count(self, seconds: float) -> None:
+        """Adds seconds that were training since the clock was paused."""
+        assert self._since is None
+        self._before += seconds
+        self._paused_at += seconds
+
     def resume(self) -> float:
-        """Resumes the clock; returns the seconds for which it was paused."""
+        """Resumes the clock; returns the seconds for which it was paused, without those that count() added."""
         self._since = monotonic()
         return self._since - self._paused_at

@@ -75,6 +75,7 @@ class EvaluationSchedule:
         if hold and not self._clock.paused:
             self._clock.pause()
             self._program.table.set_paused(True)
+            self._clock.count(self._program.table.worked_on)
         self._evaluations.request(self._session.policy(), self._session.moment, episodes, hold=hold)
 
     def resume_training(self) -> None:

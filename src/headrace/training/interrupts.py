@@ -32,9 +32,10 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
+            handler = self._handle  # one object for all, which is known as ours for as long as one signal has it
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                    self._before[number] = set_handler(number, self._handle)
+                    self._before[number] = set_handler(number, handler)
         return self
 
     def __exit__(

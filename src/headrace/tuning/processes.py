@@ -53,7 +53,6 @@ class _Process:
         self.outcome: Outcome | None = None
         self._asked = False  # to end
         self._unread = b""
-        self._reported: Outcome | None = None
         self._log = start.trial.path.with_suffix(".log")
         try:
             with self._log.open("wb") as errors:
@@ -75,19 +74,22 @@ class _Process:
             self._process.stdin.close()
 
     def read(self) -> Iterator[Mapping[str, Any]]:
-        """The evaluations that have arrived; sets `outcome` when the process has ended."""
+        """The evaluations that have arrived; sets `outcome` when the trial has ended."""
         data = os.read(self.output.fileno(), _READ_BYTES)
         *lines, self._unread = (self._unread + data).split(b"\n")
         for record in map(json.loads, lines):
             if record.pop("kind") == "outcome":
-                self._reported = read_fields(Outcome, record)
+                self.outcome = read_fields(Outcome, record)  # what its environment forked may keep the pipe open
             else:
                 yield record
-        if not data or self._reported is not None:  # a process that the environment forked may keep the pipe open
+        if not data and self.outcome is None:
             status = self._process.wait()
-            self.outcome = self._reported or Outcome(
-                interrupted=self._asked, error="" if self._asked else self._last_line(status)
-            )
+            self.outcome = Outcome(interrupted=self._asked, error="" if self._asked else self._last_line(status))
+
+    def close(self) -> None:
+        """Closes the pipe, and waits for the process, which is leaving."""
+        self.output.close()
+        self._process.wait()
 
     def interrupt(self) -> None:
         """Asks the run to save and end."""
@@ -118,9 +120,9 @@ def _wait(study: Study, selector: selectors.BaseSelector) -> list[_Process]:
         if process.outcome is not None:
             with held_back():  # a trial that has ended is not run again
                 selector.unregister(process.output)
-                process.output.close()
                 ended.append(process)
                 study.end(number, process.outcome)
+            process.close()
     return ended
 
 

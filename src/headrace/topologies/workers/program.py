@@ -214,7 +214,7 @@ class _WorkersExperience(Experience):
 
     def set_paused(self, paused: bool) -> None:
         """Pauses the workers and waits until they are paused; or resumes them."""
-        self._move_gate("held" if paused else "open")
+        self.worked_on = self._move_gate("held" if paused else "open")
 
     def save(self, path: str | Path) -> None:
         """Raises ReplayError: the workers have the experience."""
@@ -230,6 +230,7 @@ class _WorkersExperience(Experience):
         if self._table is not None:
             self._table.close()
 
-    def _move_gate(self, state: State) -> None:
-        self._gate.move(state, int(self.totals["steps"]))
+    def _move_gate(self, state: State) -> float:
+        worked_on = self._gate.move(state, int(self.totals["steps"]))
         self.totals.add("hold", {"late_turns": self._gate.late_turns})
+        return worked_on
