@@ -74,10 +74,13 @@ def test_rows_of_other_settings_are_refused(tmp_path: Path) -> None:
 
 def test_costs_are_measured_once_and_for_one_environment(tmp_path: Path) -> None:
     path = tmp_path / "costs.json"
-    path.write_text(json.dumps({"calibration": {"environment": "CartPole-v1", "link": "3us,40Gbit"}}))
+    made = {"environment": "CartPole-v1", "settings": DQN().to_record(), "link": "3us,40Gbit"}
+    path.write_text(json.dumps({"calibration": made}))
     assert runs.calibrate_once("CartPole-v1", DQN(), path) == "3us,40Gbit"
-    with pytest.raises(ConfigError, match="CartPole-v1"):
+    with pytest.raises(ConfigError, match="the costs of another environment"):
         runs.calibrate_once("LunarLander-v3", DQN(), path)
+    with pytest.raises(ConfigError, match="the costs of another settings"):
+        runs.calibrate_once("CartPole-v1", DQN(batch_size=64), path)
 
 
 def row(setup: Setup, seed: int, mode: Any, **cells: object) -> dict[str, str]:

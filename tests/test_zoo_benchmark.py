@@ -19,7 +19,7 @@ import headrace
 from headrace.algorithms.registry import ALGORITHMS
 from headrace.errors import DivergenceError
 from headrace.launch.simulated import Simulated
-from headrace.settings import presets_of
+from headrace.settings import preset, presets_of
 from headrace.topologies.workers import Hogwild
 
 CARTPOLE = next(task for task in TASKS if task.name == "CartPole-v1")
@@ -318,7 +318,9 @@ def test_simulated_systems_use_the_measured_link_and_costs(monkeypatch: pytest.M
 
     costs = tmp_path / "costs" / "CartPole-v1.json"
     costs.parent.mkdir()
-    costs.write_text(json.dumps({"calibration": {"environment": "CartPole-v1", "link": "30us,4Gbit"}}))
+    settings = preset("CartPole-v1").algorithm.to_record()
+    made = {"environment": "CartPole-v1", "settings": settings, "link": "30us,4Gbit"}
+    costs.write_text(json.dumps({"calibration": made}))
     monkeypatch.setattr(contender, "FOLDER", tmp_path)
     monkeypatch.setattr(headrace, "train", train)
     with pytest.raises(Started) as started:

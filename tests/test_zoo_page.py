@@ -144,6 +144,8 @@ def test_the_page_compares_with_other_libraries_task_by_task(monkeypatch: pytest
     more = "- CartPole-v1, `frugal`: rather more steps than Stable-Baselines3 (P(fewer) 0.00)"
     assert list(page._less_frugal([*rows, *frugal])) == [more]
     assert list(page._less_frugal([*rows, frugal[0] | {"steps_to_score": "3"}])) == []
+    assert page._draw_profiles(rows) == ""  # of few seeds
+    monkeypatch.setattr(page, "LEAST_SEEDS", 1)
     assert page._draw_profiles(rows).startswith("<svg")
     assert page._draw_profiles(rows[:1]) == ""
 

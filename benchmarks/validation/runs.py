@@ -41,19 +41,21 @@ def require_same(rows: Sequence[Mapping[str, str]], plan: Plan) -> None:
 def calibrate_once(environment: str, algorithm: Algorithm, path: Path) -> str:
     """Measures the costs of the algorithm's work on this machine, unless there is a file with them.
 
-    Returns the link that was measured with them. Raises ConfigError if they are those of another environment.
+    Returns the link that was measured with them. Raises ConfigError if they are those of another environment or of
+    another algorithm or other settings.
     """
     from headrace.simulation.calibration import calibrate, write_costs
 
     if not path.exists():
         print(f"measures costs, into {path}", flush=True)
         write_costs(calibrate(environment, algorithm, _CALIBRATION_SECONDS), path)
-    made: Mapping[str, str] = json.loads(path.read_text())["calibration"]
-    if made["environment"] != environment:
-        raise ConfigError(
-            f"environment is {environment} and {path} has the costs of {made['environment']}: give another --output"
-        )
-    return made["link"]
+    made: Mapping[str, Any] = json.loads(path.read_text())["calibration"]
+    asked = {"environment": environment, "settings": json.loads(json.dumps(algorithm.to_record()))}
+    for name, value in asked.items():
+        if made.get(name) != value:
+            raise ConfigError(f"{path} has the costs of another {name}: move it away, or give another --output")
+    link: str = made["link"]
+    return link
 
 
 def measure(plan: Plan, cases: Sequence[Case], path: Path, run: Run) -> bool:

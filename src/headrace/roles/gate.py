@@ -83,7 +83,8 @@ class GateKeeper:
     def move(self, state: State, steps: int) -> float:
         """Opens, holds or closes the gate; waits until all workers have stopped at one that is not open.
 
-        Returns the mean seconds that they worked on, less those that they wait at a poll once it is open again. A worker stops after a complete turn. Silence does not mean that it is dead: its environment, the link or the
+        Returns the mean seconds that they worked on, less those that they wait at a poll once it is open again. A
+        worker stops after a complete turn. Silence does not mean that it is dead: its environment, the link or the
         server may be slow. One that misses the deadline is not awaited again before its next report.
         """
         self._state = state

@@ -101,7 +101,13 @@ def calibrate(environment: str, algorithm: Algorithm, seconds: float) -> dict[st
     slower = measure_contention(environment, algorithm, seconds)
     for name, cost in (("request", requests.request), ("answer", requests.answer)):  # measured with all cores busy
         costs[name] = Cost(cost.seconds / (1 + slower.contention), per_byte=cost.per_byte / (1 + slower.contention))
-    about = {"environment": environment, "algorithm": algorithm.name, "link": requests.link, **describe_machine()}
+    about = {
+        "environment": environment,
+        "algorithm": algorithm.name,
+        "settings": algorithm.to_record(),
+        "link": requests.link,
+        **describe_machine(),
+    }
     return {
         "calibration": about,
         **slower._asdict(),
