@@ -65,6 +65,7 @@ class GateKeeper:
         self.late_turns = 0
         """Turns that exceeded the maximum wait."""
         self._server = server
+        self._owed = 0.0  # what they worked less than they will wait, which is 0 or less: no clock goes back
         self._expected: set[int] = set()  # workers that have reported since they last missed a hold
         server.drain(HELD)  # confirmations of an earlier start
         last = server.fetch(GATE)
@@ -101,7 +102,11 @@ class GateKeeper:
             sleep(_HOLD_POLL_SECONDS)
         self._expected -= awaited
         self.late_turns += len(awaited)
-        return max(0.0, fmean(worked) - (_POLL_SECONDS + _HOLD_POLL_SECONDS) / 2) if worked else 0.0
+        if not worked:
+            return 0.0
+        worked_on = fmean(worked) - (_POLL_SECONDS + _HOLD_POLL_SECONDS) / 2 + self._owed
+        self._owed = min(0.0, worked_on)
+        return max(0.0, worked_on)
 
 
 class GateWatch:
