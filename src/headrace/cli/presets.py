@@ -50,11 +50,9 @@ def run(arguments: Sequence[str]) -> int:
                 console.print(_compare(algorithm, {each: presets[each] for each in chosen}))
             shown |= set(presets)
         if not shown:
-            kind, command = (
-                "frugal presets" if options.frugal else "presets",
-                f"train ENV --algorithm {options.algorithm}",
-            )
-            console.print(f"{options.algorithm} has no {kind}; `headrace {command} --help` shows its defaults")
+            kind = "frugal presets" if options.frugal else "presets"
+            command = f"headrace train ENV --algorithm {options.algorithm} --help"
+            console.print(f"{options.algorithm} has no {kind}; `{command}` shows its defaults")
             return 0
         console.print("· as the default; `headrace presets ENV` shows one in full")
         for name, each in PRESETS.items():

@@ -68,10 +68,7 @@ class BatchesAhead:
 
     def next(self, timeout_seconds: float | None = None) -> Batch | None:
         """The next batch, valid until the next call; None at the deadline."""
-        taken, self._taken = (
-            self._taken,
-            None,
-        )  # first: Ctrl-C may end the wait, and a later call must not give it again
+        taken, self._taken = self._taken, None  # Ctrl-C may end the wait below: no buffer is given back twice
         if taken is not None:
             self._ahead.release(taken)
         self._taken = self._ahead.next(timeout_seconds)
