@@ -1,12 +1,10 @@
 #include "core/snapshot_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -34,41 +32,12 @@ std::uint32_t self_checksum(const BlockHeader& header) {
 }  // namespace
 
 SnapshotWriter::SnapshotWriter(std::string path)
-    : path_(std::move(path)),
-      replaced_(open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)),
-      draft_(path_ + ".tmp") {
-  try {
-    struct stat found {};
-    if (replaced_ >= 0 && fstat(replaced_, &found) == 0 && !S_ISREG(found.st_mode)) refuse("it is not a file");
-    lock(replaced_);
-    descriptor_ = open(draft_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (descriptor_ < 0) fail(path_, "created");
-    lock(descriptor_);
-    if (ftruncate(descriptor_, 0) != 0) fail(path_, "created");
-  } catch (...) {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (replaced_ >= 0) ::close(replaced_);
-    throw;
-  }
+    : path_(std::move(path)), descriptor_(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) {
+  if (descriptor_ < 0) fail(path_, "created");
 }
 
 SnapshotWriter::~SnapshotWriter() {
-  if (descriptor_ >= 0) {
-    unlink(draft_.c_str());
-    ::close(descriptor_);
-  }
-  if (replaced_ >= 0) ::close(replaced_);
-}
-
-// Keeps others from using the file until it is closed, where the file system has locks.
-void SnapshotWriter::lock(int descriptor) const {
-  if (descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    refuse("a table or another snapshot uses that file");
-  }
-}
-
-void SnapshotWriter::refuse(const std::string& why) const {
-  throw Error(ErrorKind::kSystem, "snapshot " + path_ + " can't be created: " + why);
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void SnapshotWriter::write(const void* bytes, std::size_t size) {
@@ -90,7 +59,7 @@ void SnapshotWriter::put(std::span<const std::byte> block) {
 }
 
 void SnapshotWriter::finish() {
-  if (fsync(descriptor_) != 0 || rename(draft_.c_str(), path_.c_str()) != 0) fail(path_, "written");
+  if (fsync(descriptor_) != 0) fail(path_, "written");
   if (::close(std::exchange(descriptor_, -1)) != 0) fail(path_, "written");
 }
 

@@ -13,9 +13,7 @@ namespace headrace {
 
 class SnapshotWriter {
  public:
-  // The file appears, or replaces the former one, in finish(). Throws kSystem naming the file, as all do, also where it
-  // is the file of an open table, or no file.
-  explicit SnapshotWriter(std::string path);
+  explicit SnapshotWriter(std::string path);  // creates or truncates; throws kSystem naming the file, as all do
   ~SnapshotWriter();
   SnapshotWriter(const SnapshotWriter&) = delete;
   SnapshotWriter& operator=(const SnapshotWriter&) = delete;
@@ -25,13 +23,9 @@ class SnapshotWriter {
 
  private:
   void write(const void* bytes, std::size_t size);
-  void lock(int descriptor) const;
-  [[noreturn]] void refuse(const std::string& why) const;
 
-  const std::string path_;
-  const int replaced_;  // the former file, locked; -1: there is none
-  const std::string draft_;
-  int descriptor_ = -1;
+  std::string path_;
+  int descriptor_;
 };
 
 class SnapshotReader {

@@ -132,8 +132,8 @@ class Table {
   // A snapshot: chunks with their current priorities, counters, random state. restore() needs a table that never held
   // transitions (kInvalid), with the same signature and capacity (kMismatch); where capacity_bytes and the settings
   // agree too, both tables then give the same answers to the same calls. kCorrupt and kSystem name the file, and leave
-  // the table empty. save() fsyncs, then replaces `path`, which must not be a table's; inserts go on meanwhile, but
-  // wait before they overwrite what is not written yet.
+  // the table empty. save() writes `path` directly (the caller makes it atomic) and fsyncs; inserts go on meanwhile,
+  // but wait before they overwrite what is not written yet.
   void save(const std::string& path) const;
   void restore(const std::string& path);
 

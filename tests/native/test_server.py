@@ -129,7 +129,9 @@ class TestClient:
         table = server.table("run/replay")
         assert table.capacity == 50
         client.insert("run/replay", chunk())
-        assert client.open_table("run/replay", SIGNATURE, fresh=False, capacity=50) == STEPS
+        with pytest.raises(errors.ServerError, match=r"prioritized with exponent 0\.6.* is requested; resume with its"):
+            client.open_table("run/replay", SIGNATURE, fresh=False, capacity=50)
+        assert client.open_table("run/replay", SIGNATURE, fresh=False, capacity=50, sampler="uniform") == STEPS
         client.set_state("run/replay", "paused")
         assert table.insert(chunk(), 0.0) is None
         client.set_state("run/replay", "open")

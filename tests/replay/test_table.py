@@ -1,7 +1,9 @@
 """The table in this process: inserts up to a deadline, batches, priorities, snapshots."""
 
 import contextlib
+import errno
 import math
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from headrace._native import Server
-from headrace.errors import ClosedError, ConfigError
+from headrace.errors import ClosedError, ConfigError, StorageError
 from headrace.replay import BatchBuffer, ChunkWriter, Experience, Signature, Table
 from headrace.replay.batches import BatchesAhead
 
@@ -105,6 +107,40 @@ def test_chunks_of_an_interrupted_append_are_inserted_by_the_next_one() -> None:
     table.set_paused(False)
     writer.flush()
     assert len(table) == STEPS
+
+
+def test_a_snapshot_replaces_no_file_of_a_table(tmp_path: Path) -> None:
+    table = Table(SIGNATURE, capacity=100, path=tmp_path / "arena")
+    table.insert(*chunks(1))
+    before = (tmp_path / "arena").read_bytes()
+    for each in (table, Table(SIGNATURE, capacity=100)):
+        with pytest.raises(StorageError, match=r"arena: a table or another snapshot uses that file"):
+            each.save(tmp_path / "arena")
+    assert (tmp_path / "arena").read_bytes() == before
+    with pytest.raises(StorageError, match="it is not a file"):
+        table.save(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["arena"]
+
+
+def test_a_snapshot_that_fails_leaves_the_former_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(SIGNATURE, capacity=100)
+    table.save(tmp_path / "snapshot")
+    before = (tmp_path / "snapshot").read_bytes()
+    table.insert(*chunks(1))
+
+    def full(source: object, target: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(StorageError, match="No space left"):
+            table.save(tmp_path / "snapshot")
+    assert (tmp_path / "snapshot").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+    table.save(tmp_path / "snapshot")
+    restored = Table(SIGNATURE, capacity=100)
+    restored.restore(tmp_path / "snapshot")
+    assert len(restored) == STEPS
 
 
 def test_batches_are_ready_ahead() -> None:

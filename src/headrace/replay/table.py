@@ -1,6 +1,10 @@
 """A table in this process."""
 
+import contextlib
+import fcntl
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +13,32 @@ from numpy.typing import NDArray
 
 from headrace._native import Signature
 from headrace._native import Table as NativeTable
+from headrace.errors import StorageError
 from headrace.replay.base import ReplayTable
 from headrace.replay.batches import Allocate, BatchBuffer, Batches, BatchesAhead
 
 __all__ = ["Table"]
+
+
+@contextlib.contextmanager
+def _unused(path: Path) -> Iterator[None]:
+    """A context for replacing a file: raises StorageError if a table has it, which locks it, or if it is no file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # there is none
+        yield
+        return
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise StorageError(f"can't write snapshot {path}: it is not a file")
+        with contextlib.suppress(OSError):  # a file system without locks
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StorageError(f"can't write snapshot {path}: a table or another snapshot uses that file") from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class Table(ReplayTable):
@@ -93,8 +119,20 @@ class Table(ReplayTable):
         self.native.set_paused(paused)
 
     def save(self, path: str | Path) -> None:
-        """Writes a snapshot: experience, priorities, counters, random state."""
-        self.native.save(os.fspath(path))
+        """Writes a snapshot: experience, priorities, counters, random state.
+
+        Replaces a former one whole. Raises StorageError, also where `path` is the file of an open table.
+        """
+        path = Path(path)
+        draft = path.with_name(f"{path.name}.tmp")
+        with _unused(path):
+            try:
+                self.native.save(os.fspath(draft))
+                os.replace(draft, path)
+            except OSError as error:
+                raise StorageError(f"can't write snapshot {path}: {error.strerror}") from error
+            finally:
+                draft.unlink(missing_ok=True)
 
     def restore(self, path: str | Path) -> None:
         """Loads a snapshot into an empty table.
