@@ -309,13 +309,10 @@ def test_a_run_directory_that_is_renamed_ends_the_run_and_is_resumed_there(tmp_p
 def test_a_run_directory_that_is_removed_ends_the_run(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000")
     wait_for(lambda: learning(tmp_path))
-    gone = (tmp_path / "run").rename(tmp_path / "gone")
-
-    def removed() -> bool:
-        shutil.rmtree(gone, ignore_errors=True)  # it fails where the run writes a checkpoint into it meanwhile
-        return not gone.exists()
-
-    wait_for(removed)
+    process.send_signal(signal.SIGSTOP)  # or it might write a checkpoint meanwhile
+    wait_for(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    shutil.rmtree(tmp_path / "run")
+    process.send_signal(signal.SIGCONT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 2
     assert re.fullmatch(rf"headrace: error: run directory {tmp_path}/run was removed.*\n", err)
