@@ -83,12 +83,6 @@ def thread():
 class SleepStep(Wrapped):
     def step(self, action):
         if Wrapped.steps == 300:
-            sleep()
-        return super().step(action)
-
-class MarkedSleepStep(Wrapped):
-    def step(self, action):
-        if Wrapped.steps == 300:
             (HERE / "sleeps").touch()
             sleep()
         return super().step(action)
@@ -302,7 +296,7 @@ def test_a_second_ctrl_c_ends_a_step_that_holds_the_lock(place: Path) -> None:
 
 @pytest.mark.slow
 def test_one_ctrl_c_ends_a_step_that_hangs_and_saves(place: Path) -> None:
-    process = train(place, "MarkedSleepStep", *SERIAL, "--steps", "5000", "--hang-seconds", "3600")
+    process = train(place, "SleepStep", *SERIAL, "--steps", "5000", "--hang-seconds", "3600")
     wait_for((place / "sleeps").exists)
     process.send_signal(signal.SIGINT)
     code, _, err = end(process)

@@ -31,11 +31,12 @@ def _unused(path: Path) -> Iterator[None]:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise StorageError(f"can't write snapshot {path}: it is not a file")
-        with contextlib.suppress(OSError):  # a file system without locks
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise StorageError(f"can't write snapshot {path}: a table or another snapshot uses that file") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StorageError(f"can't write snapshot {path}: a table or another snapshot uses that file") from None
+        except OSError:  # a file system without locks
+            pass
         yield
     finally:
         os.close(descriptor)
