@@ -58,7 +58,11 @@ def test_simulated_runs_have_the_published_actors_and_two_sources_of_costs() -> 
     assert {(case.topology.actors, case.topology.envs_per_actor) for case in plan["simulated"]} == {(4, 1)}
     assert {case.algorithm.hidden for case in plan["simulated"]} == {(64, 64), (256, 256)}
     assert len({case.name for case in plan["simulated"]}) == 8
-    assert simulated_case("cartpole-balance", "int8", 0, "published").work()["inference"] == pytest.approx(9.1e-3)
+
+
+@pytest.mark.parametrize(("task", "step_ms"), [("cartpole-balance", 9.1), ("Acrobot-v1", 5.7 + 3.4 * 2 / 9)])
+def test_published_steps_cost_what_their_pull_period_makes_them_cost(task: str, step_ms: float) -> None:
+    assert simulated_case(task, "int8", 0, "published").step_cost()["step_ms"] == pytest.approx(step_ms)
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """Time to reward in simulated time: the published number of actors, with a learner so fast that they bound the run.
 
 Policies have the sizes of `training.py`, so that runs can be computed here, but a step of an actor costs what one of a
-policy of 3 x 2048 costs: as published (`published/breakdown.csv`), or as measured (`step_costs.csv`). The figures are
-the same on every machine.
+policy of 3 x 2048 costs: as published (`published/breakdown.csv`), or as measured (`step_costs.csv`). Actors pull
+policies as often as the published ones. The figures are the same on every machine.
 """
 
 import dataclasses
@@ -11,6 +11,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from headrace.environments.dm_control import ControlSuite
 from headrace.launch.simulated import Simulated
@@ -33,7 +35,8 @@ SIMULATED_COLUMNS = ("costs", "step_ms", *RUN_COLUMNS)
 SIMULATED_CURVE_COLUMNS = ("costs", *CURVE_COLUMNS)
 _MEASURED = {row["precision"]: row for row in read_published("actorq", "step_costs.csv")}
 _ACTORS = 4
-_PULL_PERIOD = 30
+_PULL_PERIODS = {"d4pg": 30, "dqn": 100}
+"""`published/settings.csv`."""
 _CORES = 16
 """Enough for all threads: a step costs what an actor with a core for each of its two threads was measured at."""
 _UPDATE_MS = 0.05
@@ -66,12 +69,17 @@ class SimulatedCase(TrainingCase):
     def step_cost(self) -> Row:
         """Milliseconds of an actor's step with a policy of 3 x 2048, and of a new policy on its way to it.
 
-        The published step contains that way; the published breakdown is taken to be that of 1,000 steps.
+        The published step contains that way; the published breakdowns are taken to be those of 1,000 steps. Between
+        their two pull periods a step costs a constant and a part that is inversely proportional to the period.
         """
         precision = self.topology.precision
         if self.costs == "measured":
             return _MEASURED[precision]
-        return {"step_ms": breakdown()[_PULL_PERIOD, precision]["total_seconds"], "install_ms": 0}
+        seconds = {period: row["total_seconds"] for (period, name), row in breakdown().items() if name == precision}
+        periods = sorted(seconds, reverse=True)
+        pulls = [1 / period for period in periods]
+        step_ms = np.interp(1 / self.topology.pull_period, pulls, [seconds[period] for period in periods])
+        return {"step_ms": float(step_ms), "install_ms": 0}
 
     def work(self) -> dict[str, float]:
         """Seconds of each kind of work that does not have its default cost, as Costs.read() reads them."""
@@ -88,11 +96,11 @@ class SimulatedCase(TrainingCase):
 
 
 def simulated_case(task: str, precision: Precision, seed: int, costs: Source) -> SimulatedCase:
-    """The run of a task with the published number of actors, an environment in each, and their pull period."""
+    """The run of a task with the published actors: an environment in each, and their pull period."""
     case = training_case(task, precision, seed, "cpu")
     algorithm = case.algorithm if task != "CartPole-v1" else preset(case.environment).algorithm.replay
     assert algorithm is not None
-    pull_period = _PULL_PERIOD if case.environment.startswith(ControlSuite.prefix) else case.topology.pull_period
+    pull_period = _PULL_PERIODS["d4pg" if case.environment.startswith(ControlSuite.prefix) else "dqn"]
     topology = dataclasses.replace(case.topology, actors=_ACTORS, envs_per_actor=1, pull_period=pull_period)
     return SimulatedCase.of(case, costs, algorithm=algorithm, topology=topology)
 
