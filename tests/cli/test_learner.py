@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,8 @@ import pytest
 from headrace.cli.main import main
 from headrace.settings import RunConfig, ServerConfig
 from headrace.training.separate_actors import how_to_start
+
+from ..waiting import wait_for
 
 TRAIN = ["CartPole-v1", "--seed", "1", "--envs-per-actor", "4", "--learning-starts", "200", "--replay-capacity", "5000"]
 
@@ -62,10 +63,7 @@ def progress_of(run):
 
 def await_progress(run, fits):
     """Waits for a record of the run's progress."""
-    deadline = time.monotonic() + 240
-    while not any(map(fits, progress_of(run))):
-        assert time.monotonic() < deadline, "there is no such record"
-        time.sleep(0.1)
+    wait_for(lambda: any(map(fits, progress_of(run))), seconds=240)
 
 
 @pytest.mark.slow
@@ -99,14 +97,15 @@ def test_learner_trains_with_workers_of_two_commands(serve, token_file, tmp_path
 
 def child_of(process):
     """The process id of the role that a `headrace worker` has started."""
-    deadline = time.monotonic() + 120
-    while True:
+
+    def look():
         for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
             with contextlib.suppress(FileNotFoundError):
                 if b"headrace.launch.child" in Path(f"/proc/{child}/cmdline").read_bytes():
                     return int(child)
-        assert time.monotonic() < deadline, "it starts no role"
-        time.sleep(0.1)
+        return None
+
+    return wait_for(look)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from ray.cluster_utils import Cluster
 from ray.util import get_node_ip_address
 
 from headrace.training.checkpoint import has_checkpoint
+
+from ..waiting import wait_for
 
 PATIENCE_SECONDS = 600.0
 
@@ -58,11 +59,11 @@ class Run:
         return [record for record in found if record["kind"] == kind]
 
     def wait_for(self, what: Callable[[], object]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not what():
+        def look() -> object:
             assert self.process.poll() is None, self.output()
-            assert time.monotonic() < deadline, self.output()
-            time.sleep(0.1)
+            return what()
+
+        wait_for(look, PATIENCE_SECONDS, self.output)
 
     def finish_at(self, score: float) -> dict[str, Any]:
         """Waits for an evaluation with this mean return, ends the run, and returns its summary."""
@@ -149,10 +150,7 @@ def test_parameter_server_survives_a_drained_node_and_is_resumed_after_its_drive
         assert processes() - others
     finally:
         run.kill()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while processes() - others:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for(lambda: not processes() - others, PATIENCE_SECONDS)
 
     run = Run(tmp_path / "run", "resume", str(tmp_path / "run"))
     try:

@@ -5,14 +5,16 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from headrace.launch.guard import Guard
 
+from ..waiting import wait_for
+
 GUARDED = """
 import os, signal, subprocess, sys, time
 from headrace.launch.guard import Guard
+
 with Guard("the guarded process") as guard:
     [watcher] = [int(pid) for pid in open(f"/proc/self/task/{os.getpid()}/children").read().split()]
     other = subprocess.Popen(["sleep", "1000"], start_new_session=True, stdout=-3, stderr=-3)
@@ -44,10 +46,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 60.0
-    while alive(pid):
-        assert time.monotonic() < deadline, "it did not end in time"
-        time.sleep(0.02)
+    wait_for(lambda: not alive(pid))
 
 
 def test_the_guard_restores_its_process() -> None:

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from headrace.launch.processes import ProcessLauncher
 from headrace.roles.base import HANG_STATUS
 from headrace.roles.evaluator import EvaluatorRole
 from headrace.servers import Endpoint
+
+from ..waiting import wait_for
 
 SECRET = "correct-horse"
 
@@ -29,10 +30,7 @@ def test_the_address_is_not_among_the_arguments(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(subprocess, "Popen", record)
     launcher = ProcessLauncher(Endpoint(f"redis://:{SECRET}@host/none"), tmp_path)
     launcher.start(EvaluatorRole(0))
-    deadline = time.monotonic() + 60.0
-    while not (exits := launcher.poll()):
-        assert time.monotonic() < deadline, "it did not end in time"
-        time.sleep(0.02)
+    exits = wait_for(launcher.poll)
     [command] = commands
     assert SECRET not in " ".join(command)
     [ended] = exits  # which says that the address arrived, and what is wrong with it
@@ -83,10 +81,7 @@ def test_a_second_interrupt_while_roles_stop_kills_them(
     ready = tmp_path / "ready"
     ignoring = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(ready)!r}, 'w')"
     process = started(launcher, monkeypatch, f"{ignoring}; time.sleep(1000)")
-    deadline = time.monotonic() + 60.0
-    while not ready.exists():
-        assert time.monotonic() < deadline, "it did not start in time"
-        time.sleep(0.02)
+    wait_for(ready.exists)
 
     def interrupt(*_: object) -> None:
         monkeypatch.undo()

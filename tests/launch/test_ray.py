@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ from headrace.topologies.config import Topology
 from headrace.topologies.serial import Serial
 from headrace.types import EnvironmentSpec
 
+from ..waiting import wait_for
+
 PATIENCE_SECONDS = 600.0  # a busy machine may need minutes to start a process of Ray
 pytestmark = pytest.mark.timeout(1800)
 PATIENT = Ray(wait_seconds=PATIENCE_SECONDS)
@@ -61,21 +63,15 @@ class Bench:
         self.server = EmbeddedServer("tcp://127.0.0.1:0", "0123456789abcdef")
         self.launcher = RayLauncher(self.server.endpoint, logs, config)
 
-    def wait_for(self, found: Callable[[], object]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not found():
-            assert time.monotonic() < deadline, "it did not happen in time"
-            time.sleep(0.02)
-
     def start(self, role: Role) -> None:
         """Starts a role and waits for its first report."""
         self.launcher.start(role)
-        self.wait_for(lambda: self.launcher.poll() or self.server.drain(REPORTS))
+        wait_for(lambda: self.launcher.poll() or self.server.drain(REPORTS))
 
     def end(self) -> Exit:
         """Waits for the end of the only role."""
         exits: list[Exit] = []
-        self.wait_for(lambda: exits.extend(self.launcher.poll()) or exits)
+        wait_for(lambda: exits.extend(self.launcher.poll()) or exits)
         [ended] = exits
         return ended
 
@@ -163,7 +159,7 @@ def test_a_lost_node_replaces_processes_that_have_not_started(tmp_path: Path, mo
     bench = Bench(Ray(actor_cpus=8, wait_seconds=PATIENCE_SECONDS), tmp_path)
     running, waiting = actor(0), actor(1)
     bench.launcher.start(running)
-    bench.wait_for(lambda: not bench.launcher.poll() and bench.launcher.place(running))
+    wait_for(lambda: not bench.launcher.poll() and bench.launcher.place(running))
     monkeypatch.setattr(Nodes, "lost", lambda _: frozenset())
     bench.launcher.start(waiting)
     bench.launcher.poll()
@@ -173,7 +169,7 @@ def test_a_lost_node_replaces_processes_that_have_not_started(tmp_path: Path, mo
     with pytest.raises(RayActorError):
         ray.get(stuck.node.remote(), timeout=PATIENCE_SECONDS)
     bench.launcher.kill(running)
-    bench.wait_for(lambda: not bench.launcher.poll() and bench.launcher.place(waiting))
+    wait_for(lambda: not bench.launcher.poll() and bench.launcher.place(waiting))
     bench.launcher.stop([waiting])
     bench.close()
 
@@ -216,7 +212,7 @@ def test_stopping_ends_the_processes(bench: Bench) -> None:
     assert bench.launcher.place(role)
     process = bench.launcher.process_id(role)
     bench.launcher.stop([role, EvaluatorRole(1)])
-    bench.wait_for(lambda: not Path(f"/proc/{process}").exists())
+    wait_for(lambda: not Path(f"/proc/{process}").exists())
     assert bench.launcher.poll() == []
 
 
@@ -255,10 +251,7 @@ def test_an_interrupt_while_a_cluster_is_started_leaves_no_process() -> None:
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
         assert ended.stdout == "interrupted False\n" * 2, ended.stderr
         assert list(Path(folder).rglob("raylet.out")), "no cluster was started there"
-        deadline = time.monotonic() + 60
-        while users(folder):
-            assert time.monotonic() < deadline, users(folder)
-            time.sleep(0.1)
+        wait_for(lambda: not users(folder), said=lambda: users(folder))
 
 
 def users(folder: str) -> list[str]:

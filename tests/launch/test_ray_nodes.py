@@ -1,14 +1,15 @@
 """Which nodes of a cluster are gone."""
 
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from headrace.launch.ray import nodes
 from headrace.launch.ray.nodes import Nodes
+
+from ..waiting import wait_for
 
 
 class Time:
@@ -52,13 +53,6 @@ class Bench:
         """Waits until the nodes have been listed and probed once more."""
         seen = self.listed
         wait_for(lambda: self.listed > seen + 1)
-
-
-def wait_for(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.fixture

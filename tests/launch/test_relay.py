@@ -2,8 +2,7 @@
 
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,8 @@ from headrace.errors import ClosedError, LaunchError
 from headrace.launch.relay import Relay
 from headrace.roles.handles import POLICY
 from headrace.servers import Endpoint, RoleServer, connect_role
+
+from ..waiting import wait_for
 
 
 class Upstream:
@@ -77,16 +78,9 @@ def actors(relay: Relay) -> Iterator[list[RoleServer]]:
         yield [ends.enter_context(contextlib.closing(connect_role(relay.endpoint))) for _ in range(3)]
 
 
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.002)
-
-
 def awaited(actor: RoleServer, version: int) -> list[tuple[int, bytes] | None]:
     """The policy and the news that an actor finds once there is news of that version."""
-    until(lambda: actor.fetch(POLICY.news, version - 1))
+    wait_for(lambda: actor.fetch(POLICY.news, version - 1))
     return [actor.fetch(POLICY.name), actor.fetch(POLICY.news)]
 
 
@@ -119,7 +113,7 @@ def test_news_are_not_published_before_their_policy(upstream: Upstream, actors: 
     awaited(actors[0], 1)
     upstream.publish(POLICY.name, b"policy 4", 4)
     upstream.publish(POLICY.news, b"news 5", 5)
-    until(lambda: upstream.moved.count((POLICY.news, 5)) >= 3)  # it keeps polling
+    wait_for(lambda: upstream.moved.count((POLICY.news, 5)) >= 3)  # it keeps polling
     assert actors[0].fetch(POLICY.news) == (1, b"news 1")
     upstream.publish(POLICY.name, b"policy 5", 5)
     assert awaited(actors[0], 5) == [(5, b"policy 5"), (5, b"news 5")]
@@ -134,7 +128,7 @@ def test_a_lost_run_server_is_reported_and_actors_keep_their_policies(
     relay.check()
     upstream.close()
     with pytest.raises(ClosedError, match=r"^the connection is closed$"):
-        until(relay.check)
+        wait_for(relay.check)
     assert actors[0].fetch(POLICY.name) == (1, b"policy 1")
 
 
@@ -142,7 +136,7 @@ def test_any_other_error_is_one_line(upstream: Upstream, relay: Relay) -> None:
     upstream.error = ValueError("no\nsuch thing")
     complaint = r"^newer policies can't be forwarded to the actors on this host: ValueError: no such thing \(test_relay"
     with pytest.raises(LaunchError, match=complaint):
-        until(relay.check)
+        wait_for(relay.check)
 
 
 def test_close_releases_the_actors(upstream: Upstream, relay: Relay, actors: list[RoleServer]) -> None:

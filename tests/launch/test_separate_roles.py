@@ -34,6 +34,8 @@ from headrace.roles.separate_role import RunNotice, SeparateRole, slot_name
 from headrace.servers import Endpoint, RoleServer, connect_role
 from headrace.types import ActingKind, EnvironmentSpec
 
+from ..waiting import wait_for
+
 CARTPOLE = "CartPole-v1"
 SETTINGS = ActorSettings(CARTPOLE, 3, 0, (0.1,), DQN(), 50, EnvironmentSpec((4,), "float32", 2), values=True)
 
@@ -333,10 +335,8 @@ def test_a_restarted_learner_gets_a_new_relay(apart: Apart, relays: list[Relay])
         relay = apart.launcher.started[-1].relay
         assert relay is not None
         with contextlib.closing(connect_role(relay)) as actor:
-            deadline = time.monotonic() + 30
-            while (found := actor.fetch(POLICY.news)) is None:
-                assert time.monotonic() < deadline, "it does not come"
-                time.sleep(0.002)
+            found = wait_for(lambda: actor.fetch(POLICY.news))
+            assert found
             versions.append(found[0])
 
     def restart() -> None:

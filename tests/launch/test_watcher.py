@@ -3,16 +3,16 @@
 import mmap
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from headrace.launch import processes, watcher
-from headrace.launch.base import Exit
 from headrace.launch.processes import ProcessLauncher
 from headrace.roles.evaluator import EvaluatorRole
 from headrace.servers import Endpoint
+
+from ..waiting import wait_for
 
 
 def test_a_process_is_read_whatever_its_name() -> None:
@@ -43,12 +43,7 @@ def test_a_killed_role_may_have_run_out_of_memory(
     launcher = ProcessLauncher(Endpoint("unix:@headrace-none"), tmp_path)
     launcher.start(EvaluatorRole(0))
     os.kill(launcher._running["evaluator 0"].process.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 60.0
-    ended: list[Exit] = []
-    while not ended:
-        assert time.monotonic() < deadline, "it did not end in time"
-        ended = launcher.poll()
-        time.sleep(0.02)
+    ended = wait_for(launcher.poll)
     assert ended[0].reason == f"killed by SIGKILL{said} ran out"
 
 

@@ -3,7 +3,6 @@
 import gc
 import socket
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from headrace import errors
 from headrace._native import BatchView, Client, Server, Signature
 
+from ..waiting import wait_for
 from .conftest import SIGNATURE, STEPS, arrays, chunk
 
 
@@ -152,9 +152,7 @@ class TestClient:
         with pytest.raises(errors.ServerError, match="run/learner"):
             second.claim("run/learner", 2)
         first.close()
-        deadline = time.monotonic() + 10
-        while server.stats()["claims"] and time.monotonic() < deadline:
-            time.sleep(0.005)
+        wait_for(lambda: not server.stats()["claims"])
         second.claim("run/learner", 2)
 
     @pytest.mark.parametrize("option", ["timeout_seconds", "request_timeout_seconds", "reconnect_seconds"])

@@ -4,7 +4,6 @@ import contextlib
 import gc
 import os
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from headrace import errors
 from headrace._native import BatchAhead, BatchView, ChunkWriter, Signature, Table
 
+from ..waiting import wait_for
 from .conftest import SIGNATURE, STEPS, arrays, chunk
 
 
@@ -48,9 +48,7 @@ class TestTable:
 
         saving = threading.Thread(target=save, daemon=True)
         saving.start()
-        deadline = time.monotonic() + 30
-        while table.insert(chunk(), timeout_seconds=0.05) is not None:  # until it holds the oldest chunk
-            assert time.monotonic() < deadline
+        wait_for(lambda: table.insert(chunk(), timeout_seconds=0.05) is None)  # until it holds the oldest chunk
         ended = threading.Event()
 
         def insert() -> None:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -15,6 +15,8 @@ from headrace.parameters import Policy
 from headrace.parameters.refresh import PullSchedule, Refresh
 from headrace.parameters.snapshot import Stamp
 from headrace.types import EnvironmentSpec
+
+from ..waiting import wait_for
 
 GRAPH = PolicyGraph(Architecture.of(EnvironmentSpec((1,), "float32", actions=1), "mlp", ()))
 OBSERVATION = np.ones((1, 1), np.float32)
@@ -65,20 +67,13 @@ def refresh(store: Store) -> Iterator[Refresh]:
     made.close()
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.001)
-
-
 def poll_without_result(store: Store, refresh: Refresh, count: int) -> None:
     """Polls until there were this many requests; a poll during another one sends no request."""
-    wait_until(lambda: refresh.poll() or store.asked["news"] >= count)
+    wait_for(lambda: refresh.poll() or store.asked["news"] >= count)
 
 
 def look_until_ready(refresh: Refresh, behind: int = 1) -> None:
-    wait_until(lambda: refresh.poll(behind) or refresh.ready)
+    wait_for(lambda: refresh.poll(behind) or refresh.ready)
 
 
 def test_nothing_is_transferred_if_nothing_is_new(store: Store, refresh: Refresh) -> None:
@@ -93,7 +88,7 @@ def test_nothing_is_transferred_if_nothing_is_new(store: Store, refresh: Refresh
 def test_a_new_policy_is_installed_between_two_steps(store: Store, refresh: Refresh) -> None:
     store.publish_policy(7)
     refresh.poll()
-    wait_until(lambda: refresh.ready)
+    wait_for(lambda: refresh.ready)
     assert refresh.output(OBSERVATION) == [[1.0]]  # until it is taken
     assert refresh.version == 1
     assert refresh.install() == refresh.version == 7
@@ -113,7 +108,7 @@ def test_no_second_fetch_starts_while_one_is_in_progress(store: Store, refresh: 
     store.publish_policy(3)
     for _ in range(10):
         refresh.poll()
-    wait_until(lambda: refresh.ready)
+    wait_for(lambda: refresh.ready)
     for _ in range(10):
         refresh.poll()
     time.sleep(0.05)
@@ -137,7 +132,7 @@ def test_installed_versions_increase_and_outputs_match_them(store: Store, refres
 def test_a_policy_older_than_its_news_is_not_installed(store: Store, refresh: Refresh) -> None:
     store.publish_policy(2)
     refresh.poll()
-    wait_until(lambda: refresh.ready)
+    wait_for(lambda: refresh.ready)
     assert refresh.install() == 2
     store.publish("news", Stamp.now().to_json().encode(), 3)  # its policy was lost with a server
     poll_without_result(store, refresh, store.asked["news"] + 2)
@@ -151,14 +146,14 @@ def test_a_policy_newer_than_its_news_is_installed_without_an_age(store: Store, 
     store.publish_policy(2)
     store.publish("policy", graph(3), 3)
     refresh.poll()
-    wait_until(lambda: refresh.ready)
+    wait_for(lambda: refresh.ready)
     assert refresh.install() == 3
     assert refresh.figures()["latency_seconds"] is None
 
 
 def test_it_waits_until_it_is_enough_versions_behind(store: Store, refresh: Refresh) -> None:
     store.publish_policy(5)
-    wait_until(lambda: refresh.poll(behind=5) or store.asked["news"] >= 3)
+    wait_for(lambda: refresh.poll(behind=5) or store.asked["news"] >= 3)
     assert not store.moved
     store.publish_policy(6)
     look_until_ready(refresh, behind=5)
@@ -182,7 +177,7 @@ def test_close_ends_a_wait_after_its_connection_was_closed() -> None:
     away = Away()
     refresh = Refresh(away, "policy", "news", lambda data: data, Policy(graph(1), 1))
     refresh.poll()
-    wait_until(lambda: away.asked["news"] == 1)
+    wait_for(lambda: away.asked["news"] == 1)
     away.closed.set()
     refresh.close()
     assert not refresh._thread.is_alive()
@@ -196,7 +191,7 @@ def test_an_error_of_the_thread_is_raised_in_the_acting_thread(
     store.publish_policy(2)
     store.error = error
     refresh.poll()
-    wait_until(lambda: refresh.ready)
+    wait_for(lambda: refresh.ready)
     with pytest.raises(type(error), match=str(error)):
         refresh.install()
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import inf, nan
 from typing import Any
 from unittest.mock import Mock
@@ -30,6 +30,8 @@ from headrace.roles.planner import Planner, PlannerRole, PlannerSettings
 from headrace.servers import Endpoint, open_server
 from headrace.servers.standalone import StandaloneServer
 from headrace.types import Array, Batch, EnvironmentSpec
+
+from ..waiting import wait_for
 
 SPEC = EnvironmentSpec((1,), "float32", 2)
 SIGNATURE = Signature((1,), "float32")
@@ -287,13 +289,6 @@ def running_role() -> Iterator[tuple[StandaloneServer, ReplayTable, ReplayTable]
     thread.join(30)
     assert not thread.is_alive()
     server.close()
-
-
-def wait_for(found: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not found():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def test_a_planner_reports_while_its_simulations_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:

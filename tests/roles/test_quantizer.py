@@ -3,7 +3,6 @@
 import contextlib
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +25,8 @@ from headrace.roles.publisher import parameter_blobs
 from headrace.roles.quantizer import QuantizerRole
 from headrace.servers import Endpoint, open_server
 from headrace.types import EnvironmentSpec, Part
+
+from ..waiting import wait_for
 
 ARCHITECTURE = Architecture.of(EnvironmentSpec((3,), "float32", actions=1), "mlp", ())
 WEIGHTS = {"q.weight": np.array([[127.0, -50.0, 3.0]], np.float32), "q.bias": np.array([0.25], np.float32)}
@@ -63,11 +64,11 @@ class Bench:
             self.server.publish(name, data, version)
 
     def wait_for(self, found: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 30
-        while not found():
-            assert time.monotonic() < deadline, "it did not happen in time"
+        def look() -> object:
             self.reports += [json.loads(message) for message in self.server.drain(REPORTS)]
-            time.sleep(0.002)
+            return found()
+
+        wait_for(look)
 
     def policy(self, newer_than: int = 0) -> tuple[int, bytes]:
         """The policy, after its news were published."""

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,8 @@ from headrace.roles.messages import REPORTS
 from headrace.roles.remote_actor import ActorRole
 from headrace.servers.embedded import EmbeddedServer
 from headrace.types import EnvironmentSpec
+
+from ..waiting import wait_for
 
 SPEC = EnvironmentSpec((8,), "float32", actions=2)
 SETTINGS = ActorSettings(
@@ -83,10 +84,4 @@ def test_a_restarted_actor_has_another_seed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _next_report(server: EmbeddedServer, found: Any) -> dict[str, Any]:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        for report in map(json.loads, server.drain(REPORTS)):
-            if found(report):
-                return dict(report)
-        time.sleep(0.01)
-    raise AssertionError("no such report")
+    return wait_for(lambda: next(filter(found, map(json.loads, server.drain(REPORTS))), {}))

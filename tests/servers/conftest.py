@@ -1,7 +1,6 @@
 """A simulated server whose messages are easy to count, and what tests of servers have in common."""
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -25,16 +24,6 @@ def chunk() -> bytes:
         writer.append(0, 1.0, np.zeros(2, np.float32), False, False)
     writer.flush()
     return b"".join(writer.take())
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Returns as soon as the condition holds."""
-    pause = threading.Event()
-    for _ in range(12_000):
-        if condition():
-            return
-        pause.wait(0.005)
-    raise AssertionError("not within a minute")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from headrace.errors import ChunkRefused, ClosedError, StorageError
 from headrace.replay import ChunkWriter, Signature
 from headrace.servers.pulled import PulledTable
 
-from .conftest import wait_for
+from ..waiting import wait_for
 
 SIGNATURE = Signature((2,), "float32")
 STEPS = 4

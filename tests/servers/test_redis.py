@@ -14,7 +14,7 @@ from headrace.servers import redis as module
 from headrace.servers.base import Endpoint
 from headrace.servers.redis import RedisRoleServer, RedisServer
 
-from .conftest import wait_for
+from ..waiting import wait_for
 
 SIGNATURE = Signature((2,), "float32")
 STEPS = 4

@@ -18,7 +18,7 @@ from headrace.servers.base import Endpoint
 from headrace.servers.redis import RedisRoleServer, RedisServer
 from headrace.servers.redis_connection import RedisAddress
 
-from .conftest import wait_for
+from ..waiting import wait_for
 
 SIGNATURE = Signature((2,), "float32")
 PATIENT = 30.0

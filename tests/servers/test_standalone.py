@@ -13,7 +13,7 @@ from headrace.errors import ChunkRefused, ClosedError, ConfigError, ServerError
 from headrace.replay import BatchBuffer
 from headrace.servers import Endpoint, RoleServer, RunServer, connect_role, open_server, read_token, standalone
 
-from .conftest import wait_for
+from ..waiting import wait_for
 
 SIGNATURE = Signature((2,), "float32")
 ADDRESSES = ("unix:@", "tcp://127.0.0.1:0")

@@ -1,7 +1,6 @@
 """By how much busy cores slow each other."""
 
 import contextlib
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,8 @@ from headrace.errors import LaunchError
 from headrace.simulation import contention
 from headrace.simulation.companions import Companions, open_companions
 from headrace.simulation.contention import Contention, measure_contention
+
+from ..waiting import wait_for
 
 CORRIDOR = "headrace.environments.toy:Corridor"
 SMALL = A3C(hidden=(8,))
@@ -66,10 +67,7 @@ def test_companions_stop_and_go_on() -> None:
     with open_companions(2, CORRIDOR, SMALL) as companions:
         for count, expected in ((1, [False, True]), (0, [True, True]), (2, [False, False])):
             companions.resume(count)
-            deadline = time.monotonic() + 10.0
-            while are_stopped(companions) != expected and time.monotonic() < deadline:
-                time.sleep(0.001)
-            assert are_stopped(companions) == expected
+            wait_for(lambda want=expected: are_stopped(companions) == want)
         companions.processes[1].kill()
         companions.processes[1].wait()
         with pytest.raises(LaunchError, match="has ended"):

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -36,6 +35,8 @@ from headrace.studies.run import run_plan
 from headrace.topologies.apex import Apex
 from headrace.topologies.serial import Serial
 from headrace.topologies.workers import Hogwild
+
+from ..waiting import wait_for
 
 STUDY = Concurrency()
 NOTHING = {"runs": (), "throughput": (), "ablation": (), "faults": (), "simulated": (), "factors": ()}
@@ -150,9 +151,7 @@ def workers():
 
 def test_the_last_workers_are_killed_once_it_is_time(tmp_path, workers) -> None:
     first, last, evaluator = workers
-    deadline = time.monotonic() + 30
-    while len(worker_processes(os.getpid())) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)  # a process that has just begun has no words yet
+    wait_for(lambda: len(worker_processes(os.getpid())) == 2)  # a process that has just begun has no words yet
     assert worker_processes(os.getpid()) == {0: first.pid, 1: last.pid}
     killed: list[int] = []
     with RunDirectory.create(tmp_path / "run", "{}") as run:

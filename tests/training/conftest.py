@@ -5,7 +5,6 @@ import dataclasses
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,8 @@ from headrace.settings import RunConfig, ServerConfig
 from headrace.training import Result, Trainer
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.session import Session
+
+from ..waiting import wait_for
 
 CORRIDOR = "headrace.environments.toy:Corridor"
 SMALL = DQN(
@@ -154,10 +155,7 @@ class Run:
         return max((record.get("learner_steps", 0) for record in records), default=0)
 
     def wait(self, updates: int) -> None:
-        deadline = time.monotonic() + 120
-        while self.updates() < updates:
-            assert time.monotonic() < deadline, "it does not learn"
-            time.sleep(0.05)
+        wait_for(lambda: self.updates() >= updates)
 
 
 @pytest.fixture

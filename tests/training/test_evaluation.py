@@ -16,6 +16,8 @@ from headrace.servers import RunServer
 from headrace.training.evaluation import Evaluation, Evaluations, Moment
 from headrace.types import EnvironmentSpec
 
+from ..waiting import wait_for
+
 MOMENT = Moment(100, 20, 3.0)
 SPEC = EnvironmentSpec((4,), "float32", 2)
 
@@ -55,10 +57,7 @@ def evaluations(server: Far) -> Iterator[Evaluations]:
 
 def requests(server: Far, count: int) -> list[tuple[bytes, dict[str, Any], int]]:
     """Policy, request and its version, of all that were sent."""
-    deadline = time.monotonic() + 30
-    while len(server.published) < 2 * count:
-        assert time.monotonic() < deadline, "it was not sent in time"
-        time.sleep(0.001)
+    wait_for(lambda: len(server.published) >= 2 * count)
     sent = server.published
     assert [name for name, _, _ in sent] == [EVALUATION_POLICY, EVALUATION] * count
     return [(policy[1], json.loads(asked[1]), asked[2]) for policy, asked in zip(sent[::2], sent[1::2], strict=True)]

@@ -16,6 +16,8 @@ from safetensors.torch import load_file
 from headrace.cli.main import main
 from headrace.training.checkpoint import newest_checkpoint
 
+from ..waiting import wait_for
+
 TOY = "headrace.environments.toy:"
 SMALL = ["--actors", "1", "--envs-per-actor", "2", "--chunk-steps", "10", "--batch-size", "32", "--hidden", "32"]
 SMALL += ["--learning-starts", "100", "--replay-capacity", "5000", "--samples-per-step", "4"]
@@ -34,13 +36,6 @@ def train(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     process = start(tmp_path, *arguments)
     out, err = process.communicate(timeout=120)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def wait_for(condition: "object") -> None:
-    deadline = time.monotonic() + 120.0
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def children(pid: int) -> list[int]:

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from ..waiting import wait_for
 
 SMALL = ["--learning-starts", "100", "--replay-capacity", "5000", "--batch-size", "32", "--hidden", "32"]
 SERIAL = ["--topology", "serial", "--envs-per-actor", "1", *SMALL]
@@ -147,13 +149,6 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
         pytest.fail(f"it did not end: {out}{err}")
     assert "Traceback" not in out + err
     return process.returncode, out, err
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:
