@@ -141,3 +141,11 @@ def test_a_closed_output_pipe_gives_no_traceback():
     assert run.stderr.read() == ""
     run.stderr.close()
     assert run.wait() == 1
+
+
+def test_no_file_takes_the_number_of_a_closed_standard_file() -> None:
+    code = (
+        "import os\nfrom headrace.cli.main import main\nfor number in range(3): os.close(number)\nmain()\n"
+        "os._exit(os.open('/dev/null', os.O_RDONLY))"
+    )
+    assert subprocess.run([sys.executable, "-c", code, "--version"], check=False).returncode == 3

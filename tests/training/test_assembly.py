@@ -4,10 +4,11 @@ import contextlib
 
 import pytest
 
-from headrace import DQN, R2D2, ParameterServer
+from headrace import DQN, R2D2, ParameterServer, Serial
 from headrace._native import Server
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError
+from headrace.networks.architecture import Head
 from headrace.servers import Endpoint, open_server
 from headrace.settings import RunConfig
 from headrace.training.assembly import assemble
@@ -26,3 +27,14 @@ def test_a_mistake_leaves_what_an_earlier_run_left_on_the_server(algorithm: Algo
             with pytest.raises(ConfigError, match=said):
                 assemble(config, server, run_id="a2", fresh=True, generation=0)
             assert server.fetch("policy") == (7, b"earlier")
+
+
+def test_a_network_that_does_not_know_masks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of an algorithm of another package may be, if it has several outputs for each action."""
+    monkeypatch.setattr(Head, "of", lambda spec: Head("q", spec.actions))
+    config = RunConfig("headrace.environments.toy:Maze", DQN(hidden=(8,)), Serial())
+    with (
+        contextlib.closing(open_server(None)) as server,
+        pytest.raises(ConfigError, match="algorithm is dqn, whose network has no head that knows action masks"),
+    ):
+        assemble(config, server, run_id="", fresh=True, generation=0)

@@ -234,3 +234,10 @@ def test_a_run_without_a_checkpoint_is_named(tmp_path: Path) -> None:
         pytest.raises(errors.CheckpointError, match="holds no checkpoint"),
     ):
         headrace.load(run.path)
+
+
+def test_folders_above_a_run_can_be_encoded(tmp_path: Path) -> None:
+    with pytest.raises(
+        errors.ConfigError, match=r"^run directory is '.*udcf6n/run'; it must be a path that can be printed"
+    ):
+        RunDirectory.create(tmp_path / "gr\udcf6n" / "run", "{}")

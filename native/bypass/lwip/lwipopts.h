@@ -9,13 +9,13 @@
 #define LWIP_TIMEVAL_PRIVATE 0
 #define LWIP_DONT_PROVIDE_BYTEORDER_FUNCTIONS 1 /* the system has htons() and so on */
 
-/* Memory: structures from pools of fixed size, headers from malloc, data by reference. */
+/* Memory: everything from malloc, so that no connection can use up what the others need; data by reference. What each
+   connection may queue is limited: TCP_OOSEQ_MAX_PBUFS below, and TcpConnection's limits of what it sends. */
 #define MEM_ALIGNMENT 8
 #define MEM_LIBC_MALLOC 1
+#define MEMP_MEM_MALLOC 1
 #define MEMP_NUM_TCP_PCB 4352 /* LoopOptions::max_connections, and some that are closing */
 #define MEMP_NUM_TCP_PCB_LISTEN 64
-#define MEMP_NUM_TCP_SEG 65000
-#define MEMP_NUM_PBUF 65000
 #define PBUF_POOL_SIZE 16
 #define LWIP_SUPPORT_CUSTOM_PBUF 1
 
@@ -31,6 +31,7 @@
 #define IP_FRAG 0
 #define ARP_QUEUEING 1
 #define ARP_TABLE_SIZE 127
+#define PBUF_NEEDS_COPY(pbuf) 1 /* what waits for an ARP answer may outlive the connection that it refers to */
 
 /* TCP. The window is what a connection may hold unread (TcpConnection::kWindowBytes). */
 #define LWIP_TCP 1
@@ -45,6 +46,7 @@
 #define LWIP_DISABLE_TCP_SANITY_CHECKS 1 /* they assume received data in PBUF_POOL */
 #define TCP_QUEUE_OOSEQ 1
 #define TCP_OOSEQ_MAX_BYTES TCP_WND
+#define TCP_OOSEQ_MAX_PBUFS 720 /* a window at MTU 1500; each frame that arrives walks the list of them */
 #define LWIP_TCP_SACK_OUT 1
 #define LWIP_TCP_KEEPALIVE 1
 #define TCP_LISTEN_BACKLOG 1

@@ -344,8 +344,7 @@ def require_decays(config: object, *fields: str) -> None:
 
 def require_optimizer(config: Any) -> None:
     """Raises ConfigError for a decay out of range, or one that is set and that the optimizer does not have."""
-    require_fractions(config, "optimizer_decay")
-    require_decays(config, "adam_beta1")
+    require_decays(config, "optimizer_decay", "adam_beta1")
     for field, users in _DECAYS.items():
         require_unused(config, field, config.optimizer not in users, f"optimizer is {' or '.join(users)}")
 

@@ -76,10 +76,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: done; 1: a process of the run failed, or the reader of the output closed it; 2: a mistake; 130: interrupted.
     """
     whole = arguments is None  # a process of this command only
+    if whole:
+        _open_standard_files()
     code = _report(list(sys.argv[1:] if arguments is None else arguments), last=whole)
     if whole:
         import_module("headrace.launch.leaving").leave_soon(code)
     return code
+
+
+def _open_standard_files() -> None:
+    """Opens those that the parent process has closed, or a file of the run would take what is written to them."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _report(words: list[str], *, last: bool) -> int:

@@ -137,7 +137,7 @@ class RunDirectory:
 
     @classmethod
     def _create(cls, path: Path, config_json: str, *, made: bool) -> Self:
-        require("run directory", ascii(str(path)), str(path).isprintable(), "a path that can be printed")
+        _require_printable(path)
         with while_writing(path):
             _require_vacant(path)
             path.mkdir(parents=True, exist_ok=True)
@@ -174,6 +174,8 @@ class RunDirectory:
                 raise CheckpointError(f"{path} is not a run directory: {found}")
             if not (path / _CONFIG).is_file():
                 raise CheckpointError(f"{path} is not a run directory: it holds no config.json")
+        if writing:
+            _require_printable(path)
         run = cls(path, _acquire_lock(path) if writing else None)
         if writing:
             with while_writing(run.metrics_path):
@@ -381,6 +383,12 @@ class RunDirectory:
     def _require_lock(self) -> None:
         if self._lock is None:
             raise CheckpointError(f"{self.path} is open for reading only; open it with writing=True")
+
+
+def _require_printable(path: Path) -> None:
+    """Also the folders above it: native code, which saves tables there, takes paths that can be encoded."""
+    whole = path.absolute()
+    require("run directory", ascii(str(whole)), str(whole).isprintable(), "a path that can be printed")
 
 
 def _require_vacant(path: Path) -> None:

@@ -207,7 +207,7 @@ def newest_checkpoint(folder: Path) -> Checkpoint:
     """
     found = _checkpoints(folder)
     if not found:
-        raise CheckpointError(f"{folder} holds no checkpoint; the run ended before its first")
+        raise CheckpointError(f"{folder} holds no checkpoint: there is none yet, or the run ended before its first")
     path = found[-1]
     manifest = _read_manifest(path)
     _check(path / _STATE, manifest[_STATE])

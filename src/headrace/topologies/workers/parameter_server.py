@@ -109,6 +109,12 @@ class ParameterServer(Workers):
                 f"push_period is {self.push_period} and algorithm is {algorithm.name}, whose statistics move by "
                 f"{rate:g} of their distance from a batch's: less than {1 / rate:g} is required, or they diverge"
             )
+        if rate and rate * self.fetch_period >= 1 and not self.local_updates:
+            raise ConfigError(
+                f"fetch_period is {self.fetch_period} and algorithm is {algorithm.name}, whose statistics move by "
+                f"{rate:g} of their distance from a batch's: less than {1 / rate:g} is required, or they diverge; or "
+                "local_updates"
+            )
         if self.staleness == "compensate" and rate:
             raise ConfigError(
                 f"staleness is compensate and algorithm is {algorithm.name}, which averages statistics: staleness "
