@@ -4,6 +4,7 @@ A module is imported only when it is needed.
 """
 
 import functools
+import json
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -126,10 +127,11 @@ class Registry(Generic[T]):
         if missing:
             raise ConfigError(f"{which} has no {', '.join(missing)}: every {self._what} must have them")
         try:
-            kind()
+            made = kind()
         except Exception as error:
             problem = " ".join(str(error).split())
             raise ConfigError(f"{which} can't be made with its defaults: {problem}") from error
+        _require_json(which, made)
         return kind
 
 
@@ -144,3 +146,17 @@ def _installed() -> Any:
 def _import(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
+
+
+def _require_json(which: str, settings: Any) -> None:
+    """Raises ConfigError for settings that are others after their way to a process or a checkpoint, as JSON."""
+    from headrace.fields import read_fields, write_fields
+
+    record = write_fields(settings)
+    try:
+        arrived = write_fields(read_fields(type(settings), json.loads(json.dumps(record))))
+    except (TypeError, ValueError, ConfigError) as error:
+        raise ConfigError(f"{which} has settings that can't be sent as JSON: {error}") from error
+    changed = [name for name, value in record.items() if arrived[name] != value]
+    if changed:
+        raise ConfigError(f"{which} has settings that JSON changes: {', '.join(changed)}")

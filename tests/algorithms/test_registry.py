@@ -71,6 +71,18 @@ def test_built_in_algorithms_cannot_be_replaced(install: Callable[[str, str], No
         ),
         (GOOD.replace("extra: int = 3", 'summary: ClassVar[str] = ""'), "has no summary"),
         (
+            GOOD.replace("import DQN", "import DQN\nfrom dataclasses import field").replace(
+                "extra: int = 3", "extra: dict[int, float] = field(default_factory=lambda: {0: 1.0})"
+            ),
+            "has settings that JSON changes: extra",
+        ),
+        (
+            GOOD.replace("import DQN", "import DQN\nfrom datetime import date").replace(
+                "extra: int = 3", "extra: date = date(2026, 1, 1)"
+            ),
+            "has settings that can't be sent as JSON: Object of type date is not JSON serializable",
+        ),
+        (
             GOOD.replace("import DQN", "import DQN\nfrom headrace.algorithms.config import OffPolicy").replace(
                 "(DQN)", "(OffPolicy)"
             ),

@@ -1,6 +1,7 @@
 """Every flag of `headrace train`, its default, and the messages for mistakes."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -273,3 +274,28 @@ def test_help_shows_only_settings_of_the_chosen_algorithm_and_topology(algorithm
     assert f"with --algorithm {algorithm} --topology {topology}." in described
     assert ("the first of which is followed by LayerNorm and tanh" in described) == (algorithm == "d4pg")
     assert ("an actor polls for newer parameters" in described) == (topology == "apex")
+
+
+ADDED = """
+from dataclasses import dataclass
+from typing import ClassVar
+from headrace import DQN
+
+@dataclass(frozen=True)
+class Kind(DQN):
+    name: ClassVar[str] = "added"
+    seed: int = 3
+    actors: int = 3
+"""
+
+
+def test_settings_of_an_added_algorithm_do_not_take_those_of_others(add_package: Callable[..., None]) -> None:
+    add_package("headrace.algorithms", "added", "added_algorithm", ADDED)
+    ALGORITHMS.forget()
+    try:
+        options = read_options(["CartPole-v1", "--seed", "5", "--actors", "2"])
+        assert (options.seed, options.topology.actors) == (5, 2)
+        with pytest.raises(ConfigError, match=r"^--seed is a setting of --algorithm added and one of the run; another"):
+            read_options(["CartPole-v1", "--algorithm", "added"])
+    finally:
+        ALGORITHMS.forget()

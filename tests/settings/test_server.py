@@ -34,6 +34,14 @@ def test_a_relative_token_file_is_found_from_anywhere(tmp_path: Path, monkeypatc
     assert read_fields(ServerConfig, config.to_record()).token_file == tmp_path / "token"
 
 
+@pytest.mark.parametrize(("address", "recorded"), [("unix:socket", "unix:{}/socket"), ("unix:@name", "unix:@name")])
+def test_a_relative_socket_is_found_from_anywhere(
+    address: str, recorded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ServerConfig(address).to_record()["address"] == recorded.format(tmp_path)
+
+
 def test_no_server_means_an_embedded_one() -> None:
     assert ServerConfig().endpoint is None
 

@@ -2,10 +2,10 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import tyro
 
@@ -48,6 +48,7 @@ N = TypeVar("N", bound=str)
 Options = TypeVar("Options", bound="RunOptions")
 
 _PROG = "headrace train"
+_REGISTRIES: dict[str, Registry[Any]] = {"algorithm": ALGORITHMS, "topology": TOPOLOGIES, "launcher": LAUNCHERS}
 
 
 @dataclass(frozen=True)
@@ -105,12 +106,8 @@ def options_type(
 ) -> type[Any]:
     """A command's options with the settings of this algorithm, topology and launcher as flags."""
     chosen: list[tuple[str, Any, Any]] = []
-    kinds = {
-        "algorithm": ALGORITHMS.find(algorithm),
-        "topology": TOPOLOGIES.find(topology),
-        "launcher": LAUNCHERS.find(launcher),
-    }
-    for name, kind in kinds.items():
+    for name, part in (("algorithm", algorithm), ("topology", topology), ("launcher", launcher)):
+        kind = _REGISTRIES[name].find(part)
         chosen.append((name, Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind)))
     algorithms = {
         name: f"{kind.summary} ({' or '.join(kind.action_kinds)} actions)" for name, kind in ALGORITHMS.known().items()
@@ -178,10 +175,11 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
     known = preset(environment, _chosen(words, "--algorithm", ALGORITHMS.names), frugal=frugal)
     algorithm = known.algorithm.name
     topology = _chosen(words, "--topology", TOPOLOGIES.names) or known.topology_name
-    _require_own(words, "algorithm", algorithm, ALGORITHMS)
     launcher = _chosen(words, "--launcher", LAUNCHERS.names) or "processes"
-    _require_own(words, "topology", topology, TOPOLOGIES)
-    _require_own(words, "launcher", launcher, LAUNCHERS)
+    parts = {"algorithm": algorithm, "topology": topology, "launcher": launcher}
+    own = _own_flags(base, parts)
+    for choice, chosen in parts.items():
+        _require_own(words, own, choice, chosen)
     kind = options_type(algorithm, topology, launcher, base)  # type: ignore[arg-type]  # a class has a hash
     require_known(words, flag_types(kind), prog)
     if not {"-h", "--help"} & set(words):  # the help shows that an environment is required
@@ -210,17 +208,34 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
 
 
 def _every_flag(base: type[RunOptions]) -> dict[str, Any]:
-    """The flags of all algorithms and topologies."""
-    flags = flag_types(base)
-    for kind in (*ALGORITHMS.known().values(), *TOPOLOGIES.known().values(), *LAUNCHERS.known().values()):
-        flags |= flag_types(kind)
-    return flags
+    """The flags of a run and of all algorithms, topologies and launchers."""
+    flags: dict[str, Any] = {}
+    for kinds in _REGISTRIES.values():
+        for kind in kinds.known().values():
+            flags |= flag_types(kind)
+    return flags | flag_types(base)
 
 
-def _require_own(words: Sequence[str], choice: str, chosen: str, kinds: Registry[Any]) -> None:
-    """Raises ConfigError for a flag that the chosen kind does not have, but another kind does; as `find()` of it."""
-    own = flag_types(kinds.find(chosen))
-    flags = {other: flag_types(kind) for other, kind in kinds.known().items()}
+def _own_flags(base: type[RunOptions], parts: Mapping[str, str]) -> dict[str, str]:
+    """The flags of a run and of its parts, and whose they are; raises ConfigError for one that two of them have."""
+    contracts = get_type_hints(base)
+    owners = dict.fromkeys(flag_types(base), "the run")
+    for choice in parts:
+        for flag in flag_types(contracts[choice]):
+            del owners[flag]  # each part has those of its contract
+    for choice, chosen in parts.items():
+        for flag in flag_types(_REGISTRIES[choice].find(chosen)):
+            if flag in owners:
+                raise ConfigError(
+                    f"{flag} is a setting of --{choice} {chosen} and one of {owners[flag]}; another name is required"
+                )
+            owners[flag] = f"--{choice} {chosen}"
+    return owners
+
+
+def _require_own(words: Sequence[str], own: Container[str], choice: str, chosen: str) -> None:
+    """Raises ConfigError for a flag that no part of the run has, but another kind of this part does."""
+    flags = {other: flag_types(kind) for other, kind in _REGISTRIES[choice].known().items()}
     for flag in given_flags(words):
         owners = [other for other, theirs in flags.items() if flag in theirs]
         if owners and flag not in own:

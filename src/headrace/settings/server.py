@@ -54,6 +54,8 @@ class ServerConfig:
         return Endpoint(self.address, self.run, token_file, _RECONNECT_SECONDS)
 
     def to_record(self) -> dict[str, Any]:
-        """As JSON, with an absolute path of the token file."""
-        token_file = str(self.token_file.absolute()) if self.token_file else None
-        return {"address": self.address, "run": self.run, "token_file": token_file}
+        """As JSON, with absolute paths, of a Unix socket too: a run may be resumed in another folder."""
+        address, token_file = self.address, str(self.token_file.absolute()) if self.token_file else None
+        if address is not None and address.startswith("unix:") and not address.startswith("unix:@"):
+            address = f"unix:{Path(address.removeprefix('unix:')).absolute()}"
+        return {"address": address, "run": self.run, "token_file": token_file}
