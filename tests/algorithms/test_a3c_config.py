@@ -15,7 +15,7 @@ from headrace.errors import ConfigError
         ({"entropy_bonus": -0.1}, "entropy_bonus is -0.1; it must be 0 or more"),
         ({"value_weight": -1.0}, "value_weight is -1.0; it must be 0 or more"),
         ({"max_gradient_norm": -1.0}, "max_gradient_norm is -1.0; it must be 0 or more"),
-        ({"optimizer_decay": 1.5}, "optimizer_decay is 1.5; it must be between 0 and 1"),
+        ({"optimizer_decay": 1.5}, "optimizer_decay is 1.5; it must be 0 or more and below 1"),
         ({"optimizer": "adam", "adam_beta1": 1.0}, "adam_beta1 is 1.0; it must be 0 or more and below 1"),
         (
             {"optimizer": "rmsprop", "adam_beta1": 0.5},
