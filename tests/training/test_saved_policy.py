@@ -104,6 +104,13 @@ def test_wrong_observations_are_named(observation: Any, problem: str) -> None:
     assert policy.act([0.0, 1.0]) == 1
 
 
+def test_integers_that_the_space_can_not_hold_are_refused() -> None:
+    policy = policy_of(EnvironmentSpec((2,), "uint8", 2), [[1.0, 0.0], [0.0, 1.0]], gymnasium.spaces.Discrete(2))
+    assert policy.act(np.array([0, 200], np.uint16)) == 1
+    with pytest.raises(errors.ConfigError, match="observation is too large; it must be within uint8 in every"):
+        policy.act(np.array([300, 0], np.uint16))
+
+
 def play(policy: SavedPolicy, episodes: int) -> list[float]:
     environment = make(CORRIDOR)
     returns = []

@@ -14,9 +14,6 @@
 #define MEM_ALIGNMENT 8
 #define MEM_LIBC_MALLOC 1
 #define MEMP_MEM_MALLOC 1
-#define MEMP_NUM_TCP_PCB 4352 /* LoopOptions::max_connections, and some that are closing */
-#define MEMP_NUM_TCP_PCB_LISTEN 64
-#define PBUF_POOL_SIZE 16
 #define LWIP_SUPPORT_CUSTOM_PBUF 1
 
 /* Protocols. */

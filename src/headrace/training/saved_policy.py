@@ -174,9 +174,9 @@ class SavedPolicy:
         can_cast = np.can_cast(frames.dtype, dtype, "same_kind")
         require("observation", f"of dtype {frames.dtype}", can_cast, f"of dtype {dtype}")
         with np.errstate(over="ignore"):  # what is too large is refused below
-            given_frames, frames = frames, frames.astype(dtype, copy=False)
-        if frames.dtype.kind in "iu":
-            require("observation", "too large", bool((frames == given_frames).all()), f"within {dtype} in every value")
+            whole, frames = frames, frames.astype(dtype, copy=False)
+        if frames.dtype.kind in "iu" and frames is not whole:
+            require("observation", "too large", bool((frames == whole).all()), f"within {dtype} in every value")
         if frames.dtype.kind == "f":
             require("observation", "not finite", bool(finite_float32(frames).all()), "finite as float32 in every value")
         return frames[None] if single else frames, single
