@@ -65,6 +65,32 @@ TEST_CASE("a sample's reply holds what the table itself gives to the same seed")
   }
 }
 
+TEST_CASE("what a peer inserts gets into no later table of the same name") {
+  Server server;
+  server.add_table("replay", limited_table());
+  OpenSession full(server), actor(server), learner(server), other(server);
+  fill_until_blocked(full);
+  const auto insert = frame(MessageType::kInsert, "replay", insert_payload(chunk_of(8)));
+  auto three = insert;
+  three += insert;
+  three += insert;
+  REQUIRE(feed(actor, three) == three.size());
+  REQUIRE(actor.blocked());  // at the first
+
+  auto open = numbers(std::uint8_t{1});
+  open += as_bytes(limited_table().encode());
+  REQUIRE(ask(learner, frame(MessageType::kOpenTable, "replay", open)).at(0).header.status == kOk);
+  CHECK(actor.resume(later(0)));
+  const auto replies = replies_in(take_output(actor));
+  REQUIRE(replies.size() == 3);
+  for (const auto& reply : replies) CHECK(reply.header.status == status_of(ErrorKind::kClosed));
+  CHECK(server.table("replay")->size() == 0);
+
+  CHECK(ask(learner, insert).at(0).header.status == kOk);  // the peer that opened it means this one
+  CHECK(ask(other, insert).at(0).header.status == kOk);
+  CHECK(server.table("replay")->size() == 16);
+}
+
 TEST_CASE("a blocked insert keeps its place: later requests wait and continue after it") {
   Server server;
   const auto table = server.add_table("replay", limited_table());

@@ -185,6 +185,8 @@ class Session {
 
   void share(const FrameHeader& header, const std::string& name, BodyReader& body);
   void begin_insert(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void fill(const std::string& name, const std::shared_ptr<Table>& table);
+  std::shared_ptr<Table> filled_table(const std::string& name);
   void begin_sample(const FrameHeader& header, const std::string& name, BodyReader& body);
   void begin_sample_shared(const FrameHeader& header, const std::string& name, BodyReader& body);
   std::shared_ptr<Block> block_of(std::uint64_t bytes);
@@ -231,7 +233,8 @@ class Session {
   std::unique_ptr<Shared> shared_;
   std::unique_ptr<SharedShard> shared_shard_;
   std::map<std::string, std::shared_ptr<Claims::Hold>> claims_;
-  std::optional<Publication> publication_;  // whose parts arrive
+  std::map<std::string, std::weak_ptr<Table>> filled_;  // into which the peer inserts, by name
+  std::optional<Publication> publication_;              // whose parts arrive
   struct Fetched {
     std::string name;
     std::shared_ptr<const Blob> blob;

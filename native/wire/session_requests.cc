@@ -264,7 +264,9 @@ void Session::open_table(const FrameHeader& header, const std::string& name, Bod
   const auto fresh = body.number<std::uint8_t>("fresh");
   if (fresh > 1) throw Error(ErrorKind::kMalformed, "fresh " + std::to_string(fresh) + ": required 0 or 1");
   const auto options = TableOptions::decode(as_text(body.rest()));
-  reply_number(header, server_.open_table(name, options, fresh == 1)->size());
+  const auto table = server_.open_table(name, options, fresh == 1);
+  fill(name, table);
+  reply_number(header, table->size());
 }
 
 void Session::set_state(const FrameHeader& header, const std::string& name, BodyReader& body) {

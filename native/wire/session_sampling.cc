@@ -62,8 +62,23 @@ Deadline Session::deadline_after(std::int64_t wait_milliseconds) const {
 
 void Session::begin_insert(const FrameHeader& header, const std::string& name, BodyReader& body) {
   const auto deadline = deadline_after(body.number<std::int64_t>("wait"));
-  pending_ = Pending{header, server_.table(name), deadline, InsertRequest{body.rest()}};
+  pending_ = Pending{header, filled_table(name), deadline, InsertRequest{body.rest()}};
   try_pending();
+}
+
+void Session::fill(const std::string& name, const std::shared_ptr<Table>& table) {
+  if (filled_.size() >= Server::kMaxTables)
+    std::erase_if(filled_, [](const auto& each) { return each.second.expired(); });
+  filled_[name] = table;
+}
+
+// What a peer inserts belongs to the table that its first insert found: the experience of an actor whose run has ended
+// must not get into the table of the next run of that name.
+std::shared_ptr<Table> Session::filled_table(const std::string& name) {
+  if (!filled_.contains(name)) fill(name, server_.table(name));
+  if (auto table = filled_.at(name).lock()) return table;
+  throw Error(ErrorKind::kClosed,
+              "table '" + name + "' was dropped; connect again to insert into another of that name");
 }
 
 void Session::begin_sample(const FrameHeader& header, const std::string& name, BodyReader& body) {
