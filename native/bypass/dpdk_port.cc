@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 extern "C" {
@@ -165,6 +166,10 @@ std::size_t DpdkPort::receive(std::span<pbuf*, kBurst> frames) {
   const std::size_t count = receive_burst(arrived);
   std::size_t taken = 0;
   for (std::size_t i = 0; i < count; ++i) {
+    if (rte_pktmbuf_pkt_len(arrived[i]) > std::numeric_limits<u16_t>::max()) {  // no frame that lwIP can describe
+      rte_pktmbuf_free(arrived[i]);
+      continue;
+    }
     pbuf* const frame = wrapped_ < most_wrapped_ ? wrap(arrived[i]) : copy(arrived[i]);
     if (frame != nullptr) frames[taken++] = frame;
   }

@@ -27,8 +27,8 @@ bool PolledConnection::exchange(Deadline now) {
   }
   if (session_.closing() && session_.output().empty()) throw Gone();
   // A peer that hung up takes no reply. What it sent before is handled, unless the session is held.
-  const bool held = !session_.wants_input() && !session_.yielded();
-  if (tcp_->ended() && (held || !tcp_->has_input())) throw Gone();
+  const bool takes_more = session_.yielded() || (session_.wants_input() && tcp_->has_input());
+  if (tcp_->ended() && !takes_more) throw Gone();
   return more || !pushed;
 }
 

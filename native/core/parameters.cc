@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,8 @@
 
 namespace headrace {
 namespace {
+
+constexpr auto kLastVersion = std::numeric_limits<std::uint64_t>::max();
 
 [[noreturn]] void refuse(const std::string& name, const std::string& why) {
   throw Error(ErrorKind::kRefused, "parameters \"" + name + "\": " + why);
@@ -27,9 +30,10 @@ std::uint64_t Parameters::admit(const std::string& name, std::uint64_t version) 
     refuse(name, "there are " + std::to_string(kMaxNames) + " names already, which is the limit; nothing is stored");
   }
   const std::uint64_t stored = found == blobs_.end() ? 0 : found->second->version;
-  if (version == 0) return stored + 1;
-  if (version <= stored) refuse_version(name, version, stored);
-  return version;
+  const std::uint64_t next = version == 0 ? stored + 1 : version;
+  if (next == kLastVersion) refuse(name, "version " + std::to_string(next) + ": there would be none above it");
+  if (next <= stored) refuse_version(name, next, stored);
+  return next;
 }
 
 std::shared_ptr<const Blob> Parameters::same(const std::string& name, std::uint64_t version) const {

@@ -189,6 +189,20 @@ TEST_CASE("a peer that closes its connection is forgotten") {
   CHECK(world.server.meters().empty());
 }
 
+TEST_CASE("what a peer sent before it closed its connection is handled, however many turns it takes") {
+  World world;
+  auto& client = world.add_client();
+  Bytes requests;
+  for (int i = 0; i < 100; ++i) requests += insert();
+  requests += frame(MessageType::kDrop, "replay");
+  client.send(std::move(requests));
+  REQUIRE(world.eventually([&] { return client.tcp().in_flight() == 0 && world.loop.connections() == 1; }));
+  REQUIRE_FALSE(world.server.table_names().empty());
+  world.clients.clear();
+  CHECK(world.eventually([&] { return world.loop.connections() == 0; }));
+  CHECK(world.server.table_names().empty());
+}
+
 TEST_CASE("hundreds of connections are served at once") {
   constexpr int kMany = 400;
   World world;

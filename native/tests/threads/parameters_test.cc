@@ -35,6 +35,10 @@ TEST_CASE("parameters: versions must increase") {
   parameters.publish("policy", 5, blob(1));
   check_error(ErrorKind::kRefused, "version 5", [&] { parameters.publish("policy", 5, blob(2)); });
   check_error(ErrorKind::kRefused, "policy", [&] { parameters.publish("policy", 4, blob(2)); });
+  const auto last = ~std::uint64_t{0};
+  check_error(ErrorKind::kRefused, "none above", [&] { parameters.publish("policy", last, blob(2)); });
+  parameters.publish("other", last - 1, blob(1));
+  check_error(ErrorKind::kRefused, "none above", [&] { parameters.publish("other", 0, blob(2)); });
   CHECK(std::ranges::equal(parameters.fetch("policy")->bytes, blob(1)));
 }
 
