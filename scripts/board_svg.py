@@ -14,7 +14,8 @@ from headrace.cli.ending import conclude
 from headrace.report.display import Heading, QuietDisplay
 from headrace.report.live import LiveDisplay
 from headrace.report.progress import Progress
-from headrace.report.run_directory import RunDirectory, default_run_directory
+from headrace.report.run_directory import RunDirectory
+from headrace.report.run_paths import default_run_directory
 from headrace.settings import RunConfig, preset
 
 CELLS = 100

@@ -8,7 +8,8 @@ import pytest
 
 from headrace.errors import ConfigError, StorageError
 from headrace.report.output import write_output
-from headrace.report.run_directory import RunDirectory, require_output, require_output_folder
+from headrace.report.run_directory import RunDirectory
+from headrace.report.run_paths import require_output, require_output_folder
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError, StorageError
-from headrace.report import run_directory
-from headrace.report.run_directory import RunDirectory, default_run_directory
+from headrace.report import run_paths
+from headrace.report.run_directory import RunDirectory
+from headrace.report.run_paths import default_run_directory
 
 NOW = datetime(2026, 1, 2, 3, 4, 5)
 
@@ -69,7 +70,7 @@ def test_a_default_name_taken_in_the_meantime_is_skipped(tmp_path, monkeypatch):
             others.append(RunDirectory.create(path, '{"whose": "another\'s"}'))
         return path
 
-    monkeypatch.setattr(run_directory, "default_run_directory", choose)
+    monkeypatch.setattr(run_paths, "default_run_directory", choose)
     with RunDirectory.create_default("X", "dqn", NOW, "{}") as run, others[0]:
         assert run.path.name == "X-dqn-20260102-030405-2"
 

@@ -129,6 +129,17 @@ def test_rows_that_a_page_does_not_show_are_counted(stand_in, tmp_path, origin) 
         assert (note in page) is hidden
 
 
+def test_a_part_whose_settings_have_all_changed_is_marked(stand_in, tmp_path, origin) -> None:
+    study = stand_in(ActorQ, crossover=lambda case: dict.fromkeys(CROSSOVER_COLUMNS, 1.0))
+    known = replace(origin, command="headrace study actorq --scale small --output out")
+    plan = {"crossover": (CrossoverCase(65, 1),), "training": ()}
+    for now, marked in ((plan, False), ({**plan, "crossover": (CrossoverCase(66, 1),)}, True)):
+        run_plan(study, "small", plan, tmp_path, lambda line: None, known)
+        render_study(study, "small", ActorQOptions(), tmp_path, known, lambda command, now=now: now)
+        page = (tmp_path / "actorq.html").read_text()
+        assert ("<li>crossover: measured with settings that have changed since</li>" in page) is marked
+
+
 @pytest.mark.parametrize("holds", ["nothing", "another study's"])
 def test_a_folder_without_the_study_s_files_is_one_line(tmp_path, capsys, holds: str) -> None:
     folder = tmp_path / "nothing" if holds == "nothing" else RESULTS / "actorq"

@@ -10,7 +10,7 @@ import tyro
 from headrace.cli.arguments import Positional, Run, parse
 from headrace.report import RunDirectory
 from headrace.report.output import write_output
-from headrace.report.run_directory import require_output
+from headrace.report.run_paths import require_output
 from headrace.zoo import find_kept, zoo_name
 
 __all__ = ["run"]

@@ -9,7 +9,7 @@ from headrace.cli.arguments import Run, parse
 from headrace.cli.evaluate import MAX_VIDEO_STEPS
 from headrace.errors import CheckpointError, HeadraceError
 from headrace.report import RunDirectory
-from headrace.report.run_directory import require_output
+from headrace.report.run_paths import require_output
 from headrace.report.video import require_video, write_video
 
 __all__ = ["run"]

@@ -15,7 +15,7 @@ from headrace.cli.ending import FAILURES, repeatable
 from headrace.cli.train import RunOptions, read_run_options
 from headrace.errors import ConfigError, require
 from headrace.launch.simulated import Simulated
-from headrace.report.run_directory import default_run_directory, require_output, require_output_folder
+from headrace.report.run_paths import default_run_directory, require_output, require_output_folder
 from headrace.settings import preset
 from headrace.signals import held_back
 

@@ -1,10 +1,8 @@
 """The directory of a run: settings, records, checkpoints, logs and, at the end, the summary."""
 
-import fcntl
 import json
 import math
 import os
-import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,88 +11,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from headrace.errors import CheckpointError, HeadraceError, LaunchError, StorageError, require
-from headrace.launch.watcher import CHECKPOINTS
+from headrace.errors import CheckpointError, HeadraceError, LaunchError, StorageError
 from headrace.report.events import EventFile
 from headrace.report.output import cut_torn_line, while_reading, while_writing, write_output
+from headrace.report.run_lock import RunLock
+from headrace.report.run_paths import (
+    CONFIG,
+    FOLDERS,
+    LOCK,
+    METRICS,
+    SUMMARY,
+    make_default_directory,
+    require_printable,
+    require_vacant,
+)
 from headrace.settings import RunConfig
 
-__all__ = [
-    "RecordSink",
-    "RunDirectory",
-    "default_run_directory",
-    "make_default_directory",
-    "require_output",
-    "require_output_folder",
-]
-
-_LOCK = ".lock"
-_CONFIG, _METRICS, _SUMMARY = "config.json", "metrics.jsonl", "summary.json"
-_FOLDERS = ("checkpoints", "logs", "tensorboard")
-_DEEPEST = 3
-"""Levels of a run's own files below its directory: checkpoints/NAME/FILE."""
-
-
-def _owner(path: Path) -> Path | None:
-    """The directory of the run that writes a file at this path, if there is one."""
-    whole = path.resolve()
-    for root in whole.parents[:_DEEPEST]:
-        own = whole.relative_to(root).parts[0] in (_CONFIG, _METRICS, _SUMMARY, *_FOLDERS)
-        if own and _is_run(root):
-            return root
-    return None
-
-
-def _is_run(path: Path) -> bool:
-    """Whether this is the directory of a run."""
-    return (path / _CONFIG).is_file() and all((path / folder).is_dir() for folder in _FOLDERS)
-
-
-def require_output(field: str, path: Path, suffix: str) -> None:
-    """Checks a path before the work whose result is written there.
-
-    Raises ConfigError unless it ends in `suffix` and is no file that a run writes, StorageError if it can't be written.
-    """
-    require(field, path, path.suffix == suffix, f"a path that ends in {suffix}")
-    require(field, path, _owner(path) is None, "another path, since this is a run's own file")
-    problem = ""
-    if path.is_dir():
-        problem = "it is a directory"
-    elif not path.parent.is_dir():
-        problem = f"{path.parent} is not a directory"
-    elif not os.access(path.parent, os.W_OK):
-        problem = f"no files may be written in {path.parent}"
-    if problem:
-        raise StorageError(f"can't write {path}: {problem}")
-
-
-def require_output_folder(path: Path) -> None:
-    """Checks a folder before results are written in it; raises ConfigError for a run's directory and its folders."""
-    require("output", path, not _is_run(path) and _owner(path) is None, "another directory, since this is a run's")
-
-
-def default_run_directory(environment: str, algorithm: str, now: datetime) -> Path:
-    """A free path for a new run: runs/LunarLander-v3-dqn-20260102-030405, followed by -2 and so on if it is taken."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", environment)
-    path = Path("runs") / f"{name}-{algorithm}-{now:%Y%m%d-%H%M%S}"
-    free, again = path, 2
-    while free.exists():
-        free, again = path.with_name(f"{path.name}-{again}"), again + 1
-    return free
-
-
-def make_default_directory(environment: str, algorithm: str, now: datetime) -> Path:
-    """Makes the directory; takes the next name if another process takes the first. Raises StorageError."""
-    while True:
-        path = default_run_directory(environment, algorithm, now)
-        with while_writing(path):
-            try:
-                path.mkdir(parents=True)
-            except FileExistsError:
-                if path.is_symlink():  # a broken link, whose name is not free either
-                    raise
-                continue
-        return path
+__all__ = ["RecordSink", "RunDirectory"]
 
 
 class RecordSink(Protocol):
@@ -110,19 +43,16 @@ class RecordSink(Protocol):
 class RunDirectory:
     """A run's directory, made by create() or opened by open().
 
-    The writing process holds the directory's lock, which the kernel releases when the process ends; other processes
-    may read meanwhile. Not thread-safe. Raises StorageError, which names the path, if the system refuses to write or
-    if the directory is no longer at its path.
+    The writing process has the directory's lock; other processes may read meanwhile. Not thread-safe. Raises
+    StorageError, which names the path, if the system refuses to write or if the directory is no longer at its path.
     """
 
-    def __init__(self, path: Path, lock: int | None, *, made: bool = False) -> None:
+    def __init__(self, path: Path, lock: RunLock | None, *, made: bool = False) -> None:
         """`made`: the directory did not exist before the run."""
         self.path = path.absolute()  # an environment may change the working directory
         self.shown = path
         """The path as it was given, for messages."""
         self._lock = lock
-        self._owner = os.getpid()
-        self._directory = None if lock is None else os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._metrics: int | None = None
         self._events: EventFile | None = None
         self._sinks: list[RecordSink] = []
@@ -137,15 +67,15 @@ class RunDirectory:
 
     @classmethod
     def _create(cls, path: Path, config_json: str, *, made: bool) -> Self:
-        _require_printable(path)
+        require_printable(path)
         with while_writing(path):
-            _require_vacant(path)
+            require_vacant(path)
             path.mkdir(parents=True, exist_ok=True)
-        run = cls(path, _acquire_lock(path), made=made)
+        run = cls(path, RunLock(path), made=made)
         try:
-            _require_vacant(path)  # another process may have made it first, and have ended
+            require_vacant(path)  # another process may have made it first, and have ended
             with while_writing(path):
-                for folder in _FOLDERS:
+                for folder in FOLDERS:
                     (path / folder).mkdir(exist_ok=True)
             write_output(run.config_path, config_json)
         except BaseException:
@@ -172,11 +102,11 @@ class RunDirectory:
             if not path.is_dir():
                 found = "it is a file" if path.exists() else "there is no such directory"
                 raise CheckpointError(f"{path} is not a run directory: {found}")
-            if not (path / _CONFIG).is_file():
+            if not (path / CONFIG).is_file():
                 raise CheckpointError(f"{path} is not a run directory: it holds no config.json")
         if writing:
-            _require_printable(path)
-        run = cls(path, _acquire_lock(path) if writing else None)
+            require_printable(path)
+        run = cls(path, RunLock(path) if writing else None)
         if writing:
             with while_writing(run.metrics_path):
                 cut_torn_line(run.metrics_path)
@@ -185,17 +115,17 @@ class RunDirectory:
     @property
     def config_path(self) -> Path:
         """Settings of the run; a resumption may replace the stopping rules."""
-        return self.path / _CONFIG
+        return self.path / CONFIG
 
     @property
     def metrics_path(self) -> Path:
         """The run's records, one JSON object per line."""
-        return self.path / _METRICS
+        return self.path / METRICS
 
     @property
     def summary_path(self) -> Path:
         """The run's summary, written when it stops."""
-        return self.path / _SUMMARY
+        return self.path / SUMMARY
 
     @property
     def checkpoints_path(self) -> Path:
@@ -214,9 +144,9 @@ class RunDirectory:
 
     def displacement(self) -> StorageError | None:
         """The error that ends a run if its directory was renamed or removed; None if it is in its place."""
-        if self._directory is None or self._is_at(self.path):
+        if self._lock is None or self._lock.is_at(self.path):
             return None
-        place = self._place()
+        place = self._lock.place()
         if place is None:
             return StorageError(f"run directory {self.shown} was removed during the run; nothing more can be saved")
         return StorageError(
@@ -226,7 +156,7 @@ class RunDirectory:
 
     def follow(self) -> bool:
         """Sets `path` to the directory's new name; returns whether the directory still exists."""
-        place = self._place()
+        place = self._lock.place() if self._lock else None
         if place is not None:
             self.path = self.shown = place
         return place is not None
@@ -329,32 +259,28 @@ class RunDirectory:
         self._require_lock()
         if self.displacement() is not None:
             return
-        folders = [self.path / name for name in _FOLDERS if (self.path / name).is_dir()]
-        own = {self.config_path.name, _LOCK, *_FOLDERS}
+        folders = [self.path / name for name in FOLDERS if (self.path / name).is_dir()]
+        own = {self.config_path.name, LOCK, *FOLDERS}
         if any(path.name not in own for path in self.path.iterdir()) or any(any(each.iterdir()) for each in folders):
             return
         with while_writing(self.path):
             for folder in folders:
                 folder.rmdir()
             self.config_path.unlink()
-            (self.path / _LOCK).unlink()
+            (self.path / LOCK).unlink()
             if self._made:
                 self.path.rmdir()
 
     def close(self) -> None:
         """Closes the sinks and the files, then releases the lock, even if one fails; a second call has no effect."""
-        lock, descriptors = self._lock, (self._directory, self._metrics)
-        events, sinks = self._events, self._sinks
-        self._lock = self._directory = self._metrics = self._events = None
+        lock, metrics, events, sinks = self._lock, self._metrics, self._events, self._sinks
+        self._lock = self._metrics = self._events = None
         self._sinks = []
         with ExitStack() as stack:  # the last one in is closed first
             if lock is not None:
-                stack.callback(os.close, lock)
-                if os.getpid() == self._owner:  # a process forked during the run has it open, too
-                    stack.callback(fcntl.flock, lock, fcntl.LOCK_UN)
-            for descriptor in descriptors:
-                if descriptor is not None:
-                    stack.callback(os.close, descriptor)
+                stack.callback(lock.close)
+            if metrics is not None:
+                stack.callback(os.close, metrics)
             if events is not None:
                 stack.callback(events.close)
             for sink in reversed(sinks):
@@ -368,71 +294,9 @@ class RunDirectory:
     ) -> None:
         self.close()
 
-    def _place(self) -> Path | None:
-        """The directory's current path according to the kernel; None if it was removed."""
-        place = Path(os.readlink(f"/proc/self/fd/{self._directory}"))
-        return place if self._is_at(place) else None
-
-    def _is_at(self, path: Path) -> bool:
-        assert self._directory is not None
-        try:
-            return os.path.samestat(os.stat(path), os.fstat(self._directory))
-        except OSError:
-            return False
-
     def _require_lock(self) -> None:
         if self._lock is None:
             raise CheckpointError(f"{self.path} is open for reading only; open it with writing=True")
-
-
-def _require_printable(path: Path) -> None:
-    """Also the folders above it: native code, which saves tables there, takes paths that can be encoded."""
-    whole = path.absolute()
-    require("run directory", ascii(str(whole)), str(whole).isprintable(), "a path that can be printed")
-
-
-def _require_vacant(path: Path) -> None:
-    if not path.exists():
-        return
-    if not path.is_dir():
-        raise CheckpointError(f"run directory {path} is a file; choose another --run-dir")
-    names = sorted(entry.name for entry in path.iterdir() if entry.name != _LOCK)
-    if "config.json" in names and not any((path / "checkpoints").glob(CHECKPOINTS)):
-        raise CheckpointError(
-            f"run directory {path} holds another run, which has no checkpoint; remove it, or choose another --run-dir"
-        )
-    if "config.json" in names:
-        raise CheckpointError(
-            f"run directory {path} holds another run; choose another --run-dir, or resume that run by "
-            f"headrace resume {shlex.quote(str(path))}"
-        )
-    if names:
-        some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-        raise CheckpointError(f"run directory {path} holds other files ({some}); choose another --run-dir")
-
-
-def _acquire_lock(path: Path) -> int:
-    """Locks the directory for this process and writes its id into the lock; returns the lock's descriptor."""
-    with while_writing(path / _LOCK):
-        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(lock, 32).decode(errors="replace").strip()
-        os.close(lock)
-        raise CheckpointError(
-            f"run directory {path} is in use by process {holder or '?'}, which trains into it; wait until it ends, "
-            "or choose another --run-dir"
-        ) from None
-    except OSError as error:
-        os.close(lock)
-        raise StorageError(
-            f"can't lock {path / _LOCK}: {error.strerror}; a file system with locks is required"
-        ) from error
-    with while_writing(path / _LOCK):
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock
 
 
 def _read(path: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from headrace.errors import ConfigError, HeadraceError, LaunchError
 from headrace.machine import available_cores
 from headrace.report.formats import counted
-from headrace.report.run_directory import require_output_folder
+from headrace.report.run_paths import require_output_folder
 from headrace.studies.base import Case, Measured, Part, Plan, Results, Say, Scale, Study
 from headrace.studies.results import Origin, make_folder, write_csv
 from headrace.studies.sheet import CASE, Row, Rows, Sheet, in_order, read_rows
@@ -191,6 +191,8 @@ def _shown(
         )
         planned = [row for row in rows if row[CASE] in names]
         shown[part] = in_order(planned or of_scale, names)
+        if shown[part] and not planned:
+            notes.append(f"{part}: measured with settings that have changed since")
         hidden = len(rows) - len(shown[part])
         if hidden:
             notes.append(f"{part}: {counted(hidden, 'row')} of another scale, or whose settings have changed since")

@@ -16,7 +16,8 @@ from headrace.networks.records import ILLEGAL, draw_observations
 from headrace.parameters import Policy
 from headrace.parameters.memory import Memory
 from headrace.report.output import write_output
-from headrace.report.run_directory import RunDirectory, require_output
+from headrace.report.run_directory import RunDirectory
+from headrace.report.run_paths import require_output
 from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import EVALUATION_STREAM
 from headrace.topologies.config import Topology
