@@ -23,7 +23,8 @@ class Registry(Generic[T]):
     """Classes of settings by name, all subclasses of one contract.
 
     `contract` and the values of `built_in`, Headrace's own, are places: "module:Class". An installed package adds a
-    class with an entry point of `group`, which has the class's name. `required` are attributes that it must have.
+    class with an entry point of `group`, which has the class's name. `required` are attributes that it must have;
+    `check`, the place of a function, raises ConfigError for a class with another mistake.
     """
 
     def __init__(
@@ -33,8 +34,9 @@ class Registry(Generic[T]):
         contract: str,
         built_in: Mapping[str, str],
         required: tuple[str, ...] = ("summary",),
+        check: str = "",
     ) -> None:
-        self._what, self._group, self._contract, self._required = what, group, contract, required
+        self._what, self._group, self._contract, self._required, self._check = what, group, contract, required, check
         self.built_in = built_in
         self.find = functools.cache(self._find)
         """The class of this name; raises ConfigError if there is none, or if its package can't be loaded."""
@@ -132,6 +134,11 @@ class Registry(Generic[T]):
             problem = " ".join(str(error).split())
             raise ConfigError(f"{which} can't be made with its defaults: {problem}") from error
         _require_json(which, made)
+        if self._check:
+            try:
+                _import(self._check)(kind)
+            except ConfigError as error:
+                raise ConfigError(f"{which}: {error}") from error
         return kind
 
 

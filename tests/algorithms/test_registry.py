@@ -89,6 +89,25 @@ def test_built_in_algorithms_cannot_be_replaced(install: Callable[[str, str], No
             "has no summary, action_kinds, exploration, greedy, make_exploration, updater_class",
         ),
         ("from headrace import DQN as Kind", 'a subclass of Algorithm whose name is "added"'),
+        (
+            GOOD.replace("import DQN", "import DQN\nfrom headrace.algorithms.config import Algorithm").replace(
+                "(DQN)", "(Algorithm)"
+            )
+            + """
+    summary: ClassVar[str] = "added"
+    action_kinds: ClassVar[tuple[str, ...]] = ("discrete",)
+    updater_class = greedy = lambda *given: None
+""",
+            "Kind must be a subclass of OffPolicy or OnPolicy",
+        ),
+        (
+            GOOD + "    presets = classmethod(lambda kind: {'a': kind.nowhere})\n",
+            "presets() fails: AttributeError: type object 'Kind' has no attribute 'nowhere' (added_algorithm.py, line",
+        ),
+        (
+            GOOD + "    frugal_presets = classmethod(lambda kind: {'a': kind()})\n",
+            "frugal_presets() is [Kind(network='auto', ",
+        ),
     ],
 )
 def test_a_broken_package_is_named_and_does_not_affect_others(

@@ -123,11 +123,24 @@ def test_a_gif_lasts_as_long_as_the_episode_and_browsers_can_show_it(fps, tmp_pa
     from PIL import Image
 
     path = tmp_path / "video.gif"
-    assert write_video(frames(61), path, fps) == 61
+    written = write_video(frames(61), path, fps)
     with Image.open(path) as image:
+        assert image.n_frames == written
         durations = []
         for index in range(image.n_frames):
             image.seek(index)
             durations.append(image.info["duration"])
     assert min(durations) >= 20
     assert sum(durations) == pytest.approx(1000 * 61 / fps, abs=30)
+
+
+def test_a_picture_that_stands_still_for_long_is_shown_for_as_long_as_a_gif_can(tmp_path):
+    from PIL import Image
+
+    path = tmp_path / "video.gif"
+    write_video([*[frame for frame in frames(1) for _ in range(800)], *frames(2)], path, fps=1)
+    with Image.open(path) as image:
+        assert image.info["duration"] == 655_350
+        assert image.n_frames == 2
+        image.seek(1)
+        assert image.info["duration"] == 1_000

@@ -3,6 +3,7 @@
 import pytest
 
 from headrace.algorithms.a3c.config import A3C
+from headrace.algorithms.config import Tuned
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ConfigError
@@ -92,6 +93,15 @@ def test_frugal_chooses_the_algorithm_that_has_a_preset():
     assert preset("Pendulum-v1", frugal=True).algorithm.name == "crossq"
     with pytest.raises(ConfigError, match="Pendulum-v1 with d4pg has no frugal preset"):
         preset("Pendulum-v1", "d4pg", frugal=True)
+
+
+def test_the_note_says_what_is_known_of_an_environment(monkeypatch):
+    assert preset("CartPole-v1").note == "500 is the maximum return of an episode"
+    assert preset("Nowhere-v0").note == "no preset: the defaults"
+    for method in ("presets", "frugal_presets"):
+        monkeypatch.setattr(DQN, method, classmethod(lambda kind: {"package/...": Tuned(DQN(), 10)}))
+    assert preset("package/Task").note == "a preset of dqn"
+    assert preset("package/Task", frugal=True).note == "a frugal preset of dqn"
 
 
 def test_frugal_presets_of_an_algorithm():

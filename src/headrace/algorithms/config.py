@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headrace.algorithms.exploration import Exploration
 from headrace.algorithms.registry import ALGORITHMS
 from headrace.algorithms.writers import StepWriters, TableForm, TransitionWriters, table_signature
-from headrace.errors import ConfigError, require
+from headrace.errors import ConfigError, error_line, require
 from headrace.fields import MOST_STEPS, check_types, require_positive, require_unused, write_fields
 from headrace.networks.architecture import Architecture, Kind
 from headrace.parameters.memory import Memory
@@ -33,6 +33,7 @@ __all__ = [
     "OnPolicy",
     "OptimizerName",
     "Tuned",
+    "require_contract",
     "require_decays",
     "require_fractions",
     "require_not_negative",
@@ -322,6 +323,19 @@ class OnPolicy(Algorithm, ABC):
     @abstractmethod
     def rollout_policy(self, updater: "Updater") -> "RolloutPolicy":
         """What a worker acts by, from the updater that make_updater() returned."""
+
+
+def require_contract(kind: type[Algorithm]) -> None:
+    """Raises ConfigError for a class that is neither OffPolicy nor OnPolicy, or whose presets can't be read."""
+    if not issubclass(kind, OffPolicy | OnPolicy):
+        raise ConfigError(f"{kind.__name__} must be a subclass of OffPolicy or OnPolicy")
+    for method in ("presets", "frugal_presets"):
+        try:
+            values = list(getattr(kind, method)().values())
+        except (Exception, SystemExit) as error:
+            raise ConfigError(f"{method}() fails: {error_line(error)}") from error
+        wrong = [value for value in values if not isinstance(value, Tuned)]
+        require(f"{method}()", f"{wrong[:1]!r:.60}", not wrong, "a mapping of environments to Tuned")
 
 
 def require_not_negative(config: object, *fields: str) -> None:

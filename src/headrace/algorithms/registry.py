@@ -24,4 +24,5 @@ ALGORITHMS: "Registry[Algorithm]" = Registry(
         "r2d2": "headrace.algorithms.r2d2:R2D2",
     },
     required=("summary", "action_kinds"),
+    check="headrace.algorithms.config:require_contract",
 )

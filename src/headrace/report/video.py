@@ -19,6 +19,8 @@ __all__ = ["require_video", "write_video"]
 _SUFFIXES = (".mp4", ".gif")
 _MOST_GIF_FPS = 50.0
 """Browsers slow faster ones down; of these some frames are left out."""
+_MOST_GIF_MS = 655_350
+"""The longest time of one picture of a GIF."""
 Frame = NDArray[np.uint8]
 
 
@@ -40,41 +42,40 @@ def require_video(path: Path) -> None:
 
 
 def write_video(frames: Iterable[Frame], path: Path, fps: float) -> int:
-    """Writes frames [H, W, 3] of one size to `path`, .mp4 or .gif, one by one; returns their number.
+    """Writes frames [H, W, 3] of one size to `path`, .mp4 or .gif, one by one; returns how many it wrote.
 
     The file appears when it is complete. Raises ConfigError like require_video(), EnvironmentFault without a frame.
     """
     require_video(path)
-    counted = _Counted(frames)
-    first = next(counted, None)
+    checked = _Checked(frames)
+    first = next(checked, None)
     if first is None:
         raise EnvironmentFault("the environment rendered no frame; a video needs at least one")
     write = _write_mp4 if path.suffix == ".mp4" else _write_gif
     with _finished(path) as draft:
-        write(itertools.chain([first], counted), draft, fps)
-    return counted.count
+        return write(itertools.chain([first], checked), draft, fps)
 
 
-class _Counted(Iterator[Frame]):
-    """Counts the frames and requires one shape for all."""
+class _Checked(Iterator[Frame]):
+    """Requires one shape for all frames."""
 
     def __init__(self, frames: Iterable[Frame]) -> None:
         self._frames = iter(frames)
         self._shape: tuple[int, ...] | None = None
-        self.count = 0
+        self._count = 0
 
     def __next__(self) -> Frame:
         frame = np.asarray(next(self._frames))
         self._shape = self._shape or frame.shape
         if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3 or frame.shape != self._shape:
             raise EnvironmentFault(
-                f"frame {self.count} is {frame.dtype} {list(frame.shape)}; a video needs uint8 [H, W, 3] of one size"
+                f"frame {self._count} is {frame.dtype} {list(frame.shape)}; a video needs uint8 [H, W, 3] of one size"
             )
-        self.count += 1
+        self._count += 1
         return frame
 
 
-def _write_mp4(frames: Iterator[Frame], path: Path, fps: float) -> None:
+def _write_mp4(frames: Iterator[Frame], path: Path, fps: float) -> int:
     first = next(frames)
     height, width = first.shape[:2]
     odd = ((0, height % 2), (0, width % 2), (0, 0))  # H.264 with 4:2:0 color needs even sides
@@ -99,6 +100,7 @@ def _write_mp4(frames: Iterator[Frame], path: Path, fps: float) -> None:
         writer.close()
     if _frames_of(path) != sent:  # the program's exit status is not known here
         raise OSError("ffmpeg wrote an incomplete file; enough space on the disk is required")
+    return sent
 
 
 def _frames_of(path: Path) -> int:
@@ -110,21 +112,26 @@ def _frames_of(path: Path) -> int:
     return frames
 
 
-def _write_gif(frames: Iterator[Frame], path: Path, fps: float) -> None:
+def _write_gif(frames: Iterator[Frame], path: Path, fps: float) -> int:
     from PIL import Image
 
     step = max(1, math.ceil(fps / _MOST_GIF_FPS))
+    number = 0
 
     def images() -> Iterator[Any]:
-        end = 0
+        nonlocal number
+        end, still, last = 0, 0, None
         for number, frame in enumerate(itertools.islice(frames, 0, None, step), start=1):
             image = Image.fromarray(frame)
             begin, end = end, round(100 * step * number / fps)  # a GIF counts hundredths of a second
-            image.info["duration"] = 10 * (end - begin)
+            still = still if last is not None and np.array_equal(frame, last) else 0
+            image.info["duration"] = min(10 * (end - begin), _MOST_GIF_MS - still)  # Pillow adds those of equal frames
+            still, last = still + image.info["duration"], frame
             yield image
 
     made = images()
     next(made).save(path, save_all=True, append_images=made, loop=0)
+    return number
 
 
 def _ffmpeg() -> Any:

@@ -27,7 +27,7 @@ class _Environment(NamedTuple):
 
     algorithm: str = "dqn"
     sizing: Sizing = Sizing()
-    note: str = "no preset: the defaults"
+    note: str = ""
     evaluation_period_seconds: float = 30.0
     evaluation_episodes: int = 10
     final_evaluation_episodes: int = 100
@@ -171,8 +171,10 @@ def preset(environment: str, algorithm: str | None = None, *, frugal: bool = Fal
     if frugal:
         kinds = [kind] if algorithm else [kind, *ALGORITHMS.known().values()]
         return _frugal(environment, kinds, shared)
-    tuned = _find(_tuned(kind), environment) or Tuned(kind(), usual.steps if usual else _DEFAULT_STEPS)
-    return Preset(tuned.algorithm, tuned.steps, *shared[1:])
+    tuned = _find(_tuned(kind), environment)
+    note = shared.note or (f"a preset of {kind.name}" if tuned else "no preset: the defaults")
+    tuned = tuned or Tuned(kind(), usual.steps if usual else _DEFAULT_STEPS)
+    return Preset(tuned.algorithm, tuned.steps, *shared._replace(note=note)[1:])
 
 
 def presets_of(algorithm: str, *, frugal: bool = False) -> dict[str, Preset]:
@@ -193,8 +195,8 @@ def _frugal(environment: str, kinds: Sequence[type[Algorithm]], shared: _Environ
         raise ConfigError(
             f"frugal is given, and {environment} with {kinds[0].name} has no frugal preset; {', '.join(able)} have one"
         )
-    sizing = shared.sizing._replace(**_FRUGAL)
-    return Preset(tuned.algorithm, tuned.steps, *shared._replace(sizing=sizing)[1:], frugal=True)
+    sizing, note = shared.sizing._replace(**_FRUGAL), shared.note or f"a frugal preset of {tuned.algorithm.name}"
+    return Preset(tuned.algorithm, tuned.steps, *shared._replace(sizing=sizing, note=note)[1:], frugal=True)
 
 
 def _tuned(kind: type[Algorithm], *, frugal: bool = False) -> Mapping[str, Tuned]:
