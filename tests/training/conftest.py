@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import signal
 import subprocess
 import sys
 import threading
@@ -200,6 +201,15 @@ class ServerProcess:
         )
         assert self._process.stdout is not None
         self.address = self._process.stdout.readline().strip()
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """A context in which it answers nothing; its connections stay open."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         self._process.kill()

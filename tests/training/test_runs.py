@@ -12,17 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.errors import CheckpointError, ConfigError, EnvironmentFault, StorageError
+from headrace.errors import CheckpointError, ConfigError, EnvironmentFault, LaunchError, StorageError
+from headrace.launch.config import Processes
 from headrace.launch.simulated import Simulated
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
 from headrace.roles import evaluator
 from headrace.roles.base import GENERATIONS_PER_START
 from headrace.roles.evaluator import Score
+from headrace.topologies.serial.program import SerialProgram
 from headrace.training import Trainer, resume, trainer
 from headrace.training.checkpoint import Checkpoint, change_state, newest_checkpoint
 from headrace.training.checkpoint_schedule import CheckpointSchedule
 from headrace.training.continuation import restore
+from headrace.training.evaluation import Evaluations
 from headrace.training.evaluation_schedule import EvaluationSchedule
 from headrace.training.session import Session
 
@@ -313,6 +316,41 @@ def test_a_final_evaluation_that_was_prevented_is_made_after_resuming(
         assert resumed.summary["learner_times"]["train"] >= before.state.learner_seconds["train"] > 0
         with pytest.raises(CheckpointError, match=r"has done .* of its 600 steps"):
             resume(run, QuietDisplay())
+
+
+def test_a_launcher_that_fails_at_the_start_is_one_line(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Processes, "open", lambda self, seed: 1 / 0)
+    with pytest.raises(LaunchError, match=r"^training failed: ZeroDivisionError: .*; where: .*training\.log$"):
+        train("serial")
+
+
+def test_a_mistake_at_the_end_of_a_run_loses_nothing(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    close = SerialProgram.close
+
+    def close_and_fail(program: SerialProgram) -> None:
+        close(program)
+        raise ValueError("no end")
+
+    monkeypatch.setattr(SerialProgram, "close", close_and_fail)
+    messages = Messages()
+    assert train("serial", steps=600, display=messages).summary["stopped_by"] == "steps"
+    assert any(text.startswith("the run did not end as it should: ValueError: no end") for text in messages.texts)
+
+
+def test_a_directory_renamed_while_an_evaluation_pauses_training_is_noticed(
+    train: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = Evaluations._publish
+
+    def rename(evaluations: Evaluations, request: Any) -> None:
+        if request.episodes != 7:
+            return publish(evaluations, request)
+        time.sleep(2)  # after the last record: no one answers, so that nothing is recorded any more
+        (tmp_path / "run").rename(tmp_path / "moved")
+
+    monkeypatch.setattr(Evaluations, "_publish", rename)
+    with pytest.raises(StorageError, match=r"was renamed to .*moved during the run"):
+        train("apex", steps=600, evaluation_period_seconds=1e6, final_evaluation_episodes=7)
 
 
 def test_a_run_that_has_used_its_time_asks_for_more(train: Any) -> None:

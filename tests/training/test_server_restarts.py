@@ -169,6 +169,23 @@ def test_an_outage_is_not_training_time(start: Any, server_process: ServerProces
     run.summary()
 
 
+@pytest.mark.parametrize("topology", ["apex", "parameter-server"])
+def test_time_in_which_the_server_does_not_answer_is_not_training_time(
+    start: Any, server_process: ServerProcess, topology: str
+) -> None:
+    """Though no connection is lost."""
+    run = start(server_process.address, topology=TOPOLOGIES[topology], steps=10**9, evaluation_period_seconds=1e6)
+    run.wait(50)
+    before, since = run.trainer._clock.seconds, time.perf_counter()
+    with server_process.stopped():
+        time.sleep(4)
+    run.wait(run.updates() + 50)
+    trained, passed = run.trainer._clock.seconds - before, time.perf_counter() - since
+    assert passed - trained > 2
+    run.end_after(100)
+    run.summary()
+
+
 def test_a_run_whose_server_stays_unavailable_is_saved_and_ends(
     start: Any, server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

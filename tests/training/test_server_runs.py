@@ -23,6 +23,7 @@ from headrace.topologies.workers import Hogwild, ParameterServer
 from headrace.training import supervision, trainer
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.evaluation import Evaluations, Moment
+from headrace.training.evaluation_schedule import EvaluationSchedule
 
 from .conftest import CORRIDOR, SMALL, TOPOLOGIES, ServerProcess, counted_steps, threads
 
@@ -138,6 +139,25 @@ def test_separate_actors_get_all_settings_from_the_server(start: Any, native: Se
     records = run.directory.read_metrics()
     assert max(record.get("actors_alive", 0) for record in records) == 2
     assert all(record["kind"] != "exit" for record in records)
+
+
+def test_reports_during_the_final_evaluation_are_in_the_checkpoint_too(
+    start: Any, native: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = EvaluationSchedule.evaluate
+
+    def evaluate_late(schedule: EvaluationSchedule, episodes: int, *, hold: bool) -> None:
+        acted = {"steps": 10**6, "episodes": 9, "returns": [], "seconds": {}}
+        late = {"role": "actor", "index": 0, "generation": 0, "phase": "push", "stalled_seconds": 0.0}
+        native.put("default/reports", json.dumps(late | {"writer": "w", "acted": acted}).encode())
+        evaluate(schedule, episodes, hold=hold)
+
+    monkeypatch.setattr(EvaluationSchedule, "evaluate", evaluate_late)
+    run = start(native.listen("unix:@"), steps=1_000, evaluation_period_seconds=1e6)
+    summary = run.summary()
+    state = newest_checkpoint(run.directory.checkpoints_path).state
+    assert (state.environment_steps, state.episodes) == (summary["environment_steps"], summary["episodes"])
+    assert state.environment_steps > 10**6
 
 
 def test_a_surplus_actor_waits(start: Any, native: Server, tmp_path: Path) -> None:

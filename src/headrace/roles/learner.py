@@ -38,6 +38,8 @@ class Learner:
         self.clock = PhaseClock(LEARNER_PHASES)
         self.steps = 0
         self.loss = float("nan")
+        self.overdue_seconds = 0.0
+        """By how much all waits for batches have exceeded their timeouts."""
         self.staleness = self._staleness_sum = 0.0
         self._updates = 0
         self._updater = updater
@@ -67,11 +69,15 @@ class Learner:
     def step(self, timeout_seconds: float) -> bool:
         """One update if there is a batch before the deadline; returns whether there was."""
         self.clock.enter("wait")
+        due = self.clock.entered + timeout_seconds
         batch = self._next_batch(timeout_seconds)
         if batch is None:
             self.clock.enter("other", "poll")
+        else:
+            self.clock.enter("transfer")
+        self.overdue_seconds += max(0.0, self.clock.entered - due)
+        if batch is None:
             return False
-        self.clock.enter("transfer")
         tensors = self._updater.transfer(batch)
         self.clock.enter("train")
         update = self._updater.update(tensors)

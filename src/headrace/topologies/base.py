@@ -102,6 +102,11 @@ class Program(ABC):
     deterministic: bool = False
     """Whether the same seed gives the same run: then no decision may depend on time."""
 
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds in which step() has waited for the run's server longer than a server that answers would take."""
+        return 0.0
+
     @abstractmethod
     def step(self, timeout_seconds: float) -> None:
         """Makes a little progress, or none at the deadline."""

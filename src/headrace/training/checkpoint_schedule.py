@@ -1,7 +1,6 @@
 """Decides when a run is saved, and what a checkpoint contains."""
 
 from pathlib import Path
-from typing import Any
 
 from headrace.clock import monotonic
 from headrace.training.callbacks import Callbacks
@@ -54,12 +53,12 @@ class CheckpointSchedule:
         self._announce(path)
 
     def save_final_evaluation(self) -> None:
-        """Adds the evaluation of the final policy to the last checkpoint, for a run that is resumed."""
-        session = self._session
-        known: dict[str, Any] = {"evaluations": session.evaluations.state(), "awaited_episodes": 0}
-        total = session.clock.total_seconds
-        path = change_state(session.run.checkpoints_path, **known, total_seconds=total)
-        self._announce(path)
+        """Adds to the last checkpoint what came after it: the final evaluation, and reports of separate actors."""
+        session, state = self._session, self._state()
+        # not the number of updates, which is that of the checkpoint's parameters
+        changed = ("environment_steps", "episodes", "actor_seconds", "totals", "evaluations", "total_seconds")
+        changes = {name: getattr(state, name) for name in changed}
+        self._announce(change_state(session.run.checkpoints_path, **changes, awaited_episodes=0))
 
     def _announce(self, path: Path) -> None:
         self._callbacks.checkpoint({"path": str(path), **self._session.moment._asdict()})

@@ -25,6 +25,8 @@ class ProgressRecords:
         self._core_use = CoreUse()
         self.stats = session.program.table.stats()
         """The table's last known statistics."""
+        self.waited_seconds = 0.0
+        """Seconds in which write() has waited for the server."""
 
     def write_when_due(self, now: float) -> None:
         """Writes about once a second, or a second after a write that took longer; `now` is monotonic()."""
@@ -37,7 +39,9 @@ class ProgressRecords:
         """Shows the progress; records it unless the clock has stood still since the last record."""
         session = self._session
         if not self._publisher.ended:
+            begin = monotonic()
             self.stats = session.program.table.stats()
+            self.waited_seconds += monotonic() - begin
         progress = session.monitor.snapshot(session.clock.seconds, session.learner, self.stats, session.evaluations)
         session.display.update(progress)
         if progress.seconds <= self._recorded_seconds:  # the clock is paused while an evaluation holds training

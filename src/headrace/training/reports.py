@@ -36,6 +36,8 @@ class Reports:
         self._planned: dict[int, float] = {}  # time of each planner's last recorded report
         self._unrecorded: dict[int, dict[str, object]] = {}  # each planner's last figures, if they are not recorded
         self._drain_seconds = 0.0
+        self.waited_seconds = 0.0
+        """Seconds in which collect() has waited for the server."""
 
     @property
     def period_seconds(self) -> float:
@@ -51,8 +53,10 @@ class Reports:
             self._record_planning(0, 0, figures["planned"])
         outages, begin = self._server.outages(), monotonic()
         messages = self._server.drain(REPORTS)
+        waited = monotonic() - begin
+        self.waited_seconds += waited
         if self._server.outages() == outages:  # the time that a server was away is no response time
-            self._drain_seconds = monotonic() - begin
+            self._drain_seconds = waited
         drained()
         for message in messages:
             self._take(json.loads(message))

@@ -90,7 +90,8 @@ class Trainer:
             undo.enter_context(self._watches)
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
-            site = self._watches.enter_context(config.launcher.open(updater_seed(config.seed, resumptions)))
+            with self._unexpected_logged():
+                site = self._watches.enter_context(config.launcher.open(updater_seed(config.seed, resumptions)))
             self._hang_watch.watch_roles(site.progress)
             for notice in site.notices:
                 display.message(notice)
@@ -124,7 +125,8 @@ class Trainer:
             self._session = open_session(
                 config, run, display, built, self._server, self._separate, run_id=run_id, start=start, state=state
             )
-            self._wire(start, launcher or site.make_launcher, local_actors, site.check_roles)
+            with self._unexpected_logged():
+                self._wire(start, launcher or site.make_launcher, local_actors, site.check_roles)
             self._interrupts = self._watches.enter_context(Interrupts(self._give_up))
             undo.pop_all()  # run() closes all of these
 
@@ -165,7 +167,7 @@ class Trainer:
         self._reports = Reports(session, self._schedule, self._supervisor)
         self._records = ProgressRecords(session, self._publisher)
         self._next_tick = monotonic()
-        self._outages = self._server.outages()
+        self._outages, self._waited_seconds = self._server.outages(), 0.0
 
     def run(self) -> dict[str, Any]:
         """Trains until a stopping rule applies and returns the summary; nothing of the run is left running."""
@@ -206,11 +208,15 @@ class Trainer:
         except HeadraceError:
             raise
         except Exception as error:
-            log = self._run.logs_path / "training.log"
-            with contextlib.suppress(OSError):  # the error itself matters more
-                log.parent.mkdir(exist_ok=True)
-                log.write_text("".join(traceback.format_exception(error)))
-            raise LaunchError(f"training failed: {error_line(error)}; where: {log}{self._continuation}") from error
+            raise LaunchError(f"training failed: {self._logged(error)}{self._continuation}") from error
+
+    def _logged(self, error: Exception) -> str:
+        """The error as a line that names the log of its traceback."""
+        log = self._run.logs_path / "training.log"
+        with contextlib.suppress(OSError):  # the error itself matters more
+            log.parent.mkdir(exist_ok=True)
+            log.write_text("".join(traceback.format_exception(error)))
+        return f"{error_line(error)}; where: {log}"
 
     @property
     def _continuation(self) -> str:
@@ -222,17 +228,25 @@ class Trainer:
         with contextlib.ExitStack() as ends:
             ends.callback(self._evaluations.close)
             ends.callback(self._server.close)
-            ends.callback(self._close_program)
-            ends.callback(self._supervisor.stop)
+            ends.callback(self._told, self._close_program)
+            ends.callback(self._told, self._supervisor.stop)
             with contextlib.suppress(ServerError):  # the server may be the reason for the end
                 self._publisher.end()
 
     def _close_program(self) -> None:
+        with self._watching():
+            self._program.close()
+
+    def _told(self, end: Callable[[], None]) -> None:
+        """Ends a part of the run, whose own mistakes are only told: everything important is done."""
         try:
-            with self._watching():
-                self._program.close()
-        except EnvironmentFault as fault:  # everything important is done
+            end()
+        except EnvironmentFault as fault:
             self._display.message(str(fault))
+        except HeadraceError:
+            raise
+        except Exception as error:
+            self._display.message(f"the run did not end as it should: {self._logged(error)}")
 
     def _watching(self) -> contextlib.AbstractContextManager[None]:
         """A context for calls of environments in this process, if the program acts in it."""
@@ -324,6 +338,7 @@ class Trainer:
         if now < self._next_tick:
             return
         self._skip_gap()
+        self._run.require_place()  # also while an evaluation pauses training and nothing is recorded
         self._next_tick = now + self._reports.period_seconds
         self._records.look(paused=self._clock.paused)
         self._supervisor.check()
@@ -331,17 +346,24 @@ class Trainer:
         self._checkpoints.save_when_due()
 
     def _skip_gap(self, *, server_lost: bool = False) -> None:
-        """Does not count a long turn as time without heartbeats, nor time spent waiting for the server as training."""
+        """Does not count a long turn as time without heartbeats, nor time spent waiting for the server as training.
+
+        A server that is stopped, or behind a network that is down for a while, need not lose a connection.
+        """
         now = monotonic()
         gap = now - self._next_tick
         before, self._outages = self._outages, self._server.outages()
+        waited_before = self._waited_seconds
+        self._waited_seconds = sum(each.waited_seconds for each in (self._program, self._reports, self._records))
         if gap <= _OUTAGE_SECONDS:
             return
         self._next_tick = now
         self._supervisor.skip(gap)
-        if (server_lost or self._outages != before) and not self._clock.paused:
-            self._clock.skip(gap)
-            self._program.skip(gap)
+        waited = self._waited_seconds - waited_before
+        lost = gap if server_lost or self._outages != before else min(gap, waited) if waited > _OUTAGE_SECONDS else 0.0
+        if lost and not self._clock.paused:
+            self._clock.skip(lost)
+            self._program.skip(lost)
             self._records.look(paused=True)
 
     def _collect(self) -> bool:

@@ -81,6 +81,11 @@ class ApexProgram(Program):
         )
         self.learner: Learning = self._learner
 
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds in which step() has waited for batches beyond its timeout."""
+        return self._learner.overdue_seconds
+
     def step(self, timeout_seconds: float) -> None:
         """One update if there is a batch before the deadline."""
         self._learner.step(timeout_seconds)

@@ -53,6 +53,12 @@ class WorkersProgram(Program):
         self._replay = _WorkersExperience(context.server, table, context.algorithm.replay is not None)
         self.table: Experience = self._replay
         self._next_news = 0.0
+        self._waited_seconds = 0.0
+
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds in which step() has waited for the server to take its publications."""
+        return self._waited_seconds
 
     def step(self, timeout_seconds: float) -> None:
         """Waits: the workers proceed on their own."""
@@ -61,6 +67,7 @@ class WorkersProgram(Program):
         if now >= self._next_news:
             self._next_news = now + _NEWS_SECONDS
             self._replay.publish_gate()
+            self._waited_seconds += monotonic() - now
         sleep(timeout_seconds)
 
     def receive(self, report: Report) -> None:
