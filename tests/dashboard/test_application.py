@@ -196,12 +196,14 @@ def test_other_sites_can_not_read_a_page_without_a_token(tmp_path, write_run):
         assert TestClient(application).get("/api/runs", headers={"Host": host}).status_code == status, host
 
 
-def test_a_token_is_required(guarded):
+def test_a_token_is_required(guarded, tmp_path):
     for path in ("/", "/api/runs", "/api/events", "/api/video", "/assets/runs.js"):
         assert guarded.get(path).status_code == 401, path
     assert guarded.get("/api/runs", headers={"Authorization": "Bearer wrong"}).status_code == 403
     assert guarded.get("/api/runs", headers={"Authorization": "Bearer"}).status_code == 403
     assert guarded.get("/api/runs", headers={"Authorization": "Bearer a long secret"}).status_code == 200
+    odd = TestClient(make_application(RunsSite(RunsFolder(tmp_path)), "sécret".encode()))
+    assert odd.get("/api/runs", headers={"Authorization": "Bearer sécret".encode()}).status_code == 200
     mine = _Guard(TOKEN)._cookie_name
     for name, status in ((mine, 403), ("headrace-00000000", 401)):  # the latter is of another dashboard on this host
         assert guarded.get("/api/runs", headers={"Cookie": f"{name}=wrong"}).status_code == status

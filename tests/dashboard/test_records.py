@@ -78,6 +78,9 @@ def test_a_file_that_was_cut_or_replaced_begins_again(path):
     other.write_text('{"kind": "c"}\n' * 3)
     other.replace(path)
     assert follower.read() == (True, [{"kind": "c"}] * 3)
+    with path.open("r+") as file:  # as a removed file whose inode its successor gets
+        file.write('{"kind": "d"}\n' * 4)
+    assert follower.read() == (True, [{"kind": "d"}] * 4)
     path.unlink()
     assert follower.read() == (True, [])
 

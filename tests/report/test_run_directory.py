@@ -372,6 +372,22 @@ def test_records_reach_tensorboard(tmp_path):
     assert events.Scalars("actor_times/push")[1].value == 0.125
 
 
+def test_steps_that_a_resumed_run_repeats_replace_those_in_tensorboard(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def append(run, steps):
+        run.append({"kind": "progress", "environment_steps": steps, "loss": 0.5})
+
+    with RunDirectory.create(tmp_path / "run", "{}") as run:
+        for steps in (100, 200, 300):
+            append(run, steps)
+    with RunDirectory.open(tmp_path / "run", writing=True) as run:
+        run.go_on("{}", 200)
+        append(run, 270)
+        events = EventAccumulator(str(run.tensorboard_path)).Reload()
+    assert [event.step for event in events.Scalars("progress/loss")] == [100, 200, 270]
+
+
 def test_importing_the_room_brings_neither_torch_nor_matplotlib():
     code = "import sys, headrace.report; print([name for name in ('torch', 'matplotlib') if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -279,7 +279,7 @@ def test_a_suite_that_steps_other_environments_together_is_an_error(
     )
     finding = check("own_walks:Walk")["batch"]
     assert finding.level == "error"
-    assert finding.text.startswith("8 environments stepped together have other spaces: EnvironmentSpec(")
+    assert finding.text.startswith("8 environments stepped together have observations ")
 
 
 def test_another_process_may_print(own: None) -> None:

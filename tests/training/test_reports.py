@@ -138,7 +138,8 @@ def test_actors_of_this_run_are_counted_and_scores_go_to_the_schedule(desk: Desk
 
 
 @pytest.mark.parametrize(
-    ("took", "outages", "period"), [(0.001, [3, 3], 0.1), (0.01, [3, 3], 0.2), (10.0, [3, 3], 5.0), (10.0, [3, 4], 0.1)]
+    ("took", "outages", "period"),
+    [(0.001, [3, 3], 0.1), (0.01, [3, 3], 0.2), (0.9, [3, 3], 5.0), (10.0, [3, 3], 0.1), (0.9, [3, 4], 0.1)],
 )
 def test_a_slow_server_is_polled_less_often_but_not_one_that_was_away(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, took: float, outages: list[int], period: float

@@ -343,10 +343,11 @@ def test_a_directory_renamed_while_an_evaluation_pauses_training_is_noticed(
     publish = Evaluations._publish
 
     def rename(evaluations: Evaluations, request: Any) -> None:
-        if request.episodes != 7:
-            return publish(evaluations, request)
-        time.sleep(2)  # after the last record: no one answers, so that nothing is recorded any more
-        (tmp_path / "run").rename(tmp_path / "moved")
+        if request.episodes == 7:
+            time.sleep(2)  # after the last record: no one answers, so that nothing is recorded any more
+            (tmp_path / "run").rename(tmp_path / "moved")
+        else:
+            publish(evaluations, request)
 
     monkeypatch.setattr(Evaluations, "_publish", rename)
     with pytest.raises(StorageError, match=r"was renamed to .*moved during the run"):

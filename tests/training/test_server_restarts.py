@@ -15,9 +15,11 @@ from headrace.errors import ConfigError, LaunchError
 from headrace.replay import BatchBuffer
 from headrace.servers import Endpoint, open_server, standalone
 from headrace.settings import server as server_module
+from headrace.training import trainer
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.supervision import Supervisor
 
+from ..waiting import wait_for
 from .conftest import SMALL, TOPOLOGIES, ServerProcess, counted_steps
 
 
@@ -184,6 +186,18 @@ def test_time_in_which_the_server_does_not_answer_is_not_training_time(
     assert passed - trained > 2
     run.end_after(100)
     run.summary()
+
+
+def test_a_run_that_is_asked_to_stop_does_not_wait_for_parameters_on_a_stopped_server(
+    start: Any, server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer, "_SAVE_SECONDS", 0.5)
+    run = start(server_process.address, topology=TOPOLOGIES["parameter-server"], steps=10**9)
+    run.wait(50)
+    with server_process.stopped():
+        run.trainer._give_up()
+        wait_for(lambda: run.error is not None)
+    assert isinstance(run.error, LaunchError)
 
 
 def test_a_run_whose_server_stays_unavailable_is_saved_and_ends(

@@ -24,7 +24,7 @@ class TableForm(NamedTuple):
     samples_per_insert: float
     """Transitions sampled for each one inserted."""
     most_inserted: int
-    """The most transitions that one step of one environment finishes."""
+    """The most transitions that one step of one environment finishes, but for one that waits for its priority."""
 
     @property
     def burst(self) -> float:

@@ -116,7 +116,7 @@ class _Guard:
             if len(body) > _MOST_FORM_BYTES:
                 return _refusal(413)
         given = parse_qs(body.decode(errors="replace")).get("token", [""])[0].strip()
-        if self._token is None or not self._is_token(given):
+        if self._token is None or not self._is_token(given.encode(errors="replace")):
             return _asset("login.html", "text/html", 403)
         response = RedirectResponse("/", 303)
         response.set_cookie(self._cookie_name, self._cookie, httponly=True, samesite="strict")
@@ -131,15 +131,15 @@ class _Guard:
             return None
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return None if self._is_token(given.strip()) else _refusal(403)
+            return None if self._is_token(given.strip().encode("latin-1")) else _refusal(403)  # as it was decoded
         cookie = request.cookies.get(self._cookie_name, "")
         if hmac.compare_digest(cookie.encode(), self._cookie.encode()):
             return None
         refused = 403 if cookie else 401
         return _asset("login.html", "text/html", refused) if path == "/" else _refusal(refused)
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(errors="replace"), self._token or b"")
+    def _is_token(self, given: bytes) -> bool:
+        return hmac.compare_digest(given, self._token or b"")
 
 
 async def _events(page: Page, period_seconds: float, ending: Callable[[], bool]) -> AsyncIterator[str]:

@@ -15,6 +15,8 @@ Record = dict[str, Any]
 _PART_BYTES = 4 << 20
 _TAIL_BYTES = 64 << 10
 _MOST_MAPPING_BYTES = 4 << 20
+_KNOWN_BYTES = 256
+"""The last bytes that were read, by which a file is known again: a removed one's inode may be that of its successor."""
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -41,6 +43,7 @@ class RecordFollower:
         self._path = path
         self._identity: tuple[int, int] | None = None
         self._offset = 0
+        self._known = b""
         self.refused = 0
         """Number of complete lines that are not records."""
 
@@ -53,11 +56,10 @@ class RecordFollower:
             file = open_regular(self._path)
         except OSError:
             restarted = self._identity is not None
-            self._identity, self._offset, self.refused = None, 0, 0
+            self._forget(None)
             return restarted, []
         with file:
-            status = os.fstat(file.fileno())
-            restarted = self._begin_again(status)
+            restarted = self._begin_again(file.fileno())
             part = os.pread(file.fileno(), _PART_BYTES, self._offset)
             whole = part.rfind(b"\n") + 1
             if not whole and len(part) < _PART_BYTES:
@@ -65,16 +67,21 @@ class RecordFollower:
             records, refused = _parse(part[:whole].split(b"\n")[:-1])
             self.refused += refused + (not whole)
             self._offset += whole or len(part)
+            self._known = part[: whole or len(part)][-_KNOWN_BYTES:]
             return restarted, records
 
-    def _begin_again(self, status: os.stat_result) -> bool:
+    def _begin_again(self, descriptor: int) -> bool:
         """Starts over if it is another file, or was cut; returns whether there was an earlier one."""
-        identity = (status.st_dev, status.st_ino)
-        if identity == self._identity and status.st_size >= self._offset:
+        status = os.fstat(descriptor)
+        identity, known = (status.st_dev, status.st_ino), len(self._known)
+        if identity == self._identity and os.pread(descriptor, known, self._offset - known) == self._known:
             return False
         restarted = self._identity is not None
-        self._identity, self._offset, self.refused = identity, 0, 0
+        self._forget(identity)
         return restarted
+
+    def _forget(self, identity: tuple[int, int] | None) -> None:
+        self._identity, self._offset, self._known, self.refused = identity, 0, b"", 0
 
 
 def last_records(path: Path, kinds: Iterable[str]) -> dict[str, Record]:

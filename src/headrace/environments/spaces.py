@@ -14,7 +14,7 @@ from headrace.environments.records import MASK, Packer, space_name
 from headrace.errors import EnvironmentFault, error_line
 from headrace.types import EnvironmentSpec, Part
 
-__all__ = ["Spaces", "close", "convert_spaces", "describe", "first_reset", "read_spaces", "require_spec"]
+__all__ = ["Spaces", "close", "convert_spaces", "describe", "first_reset", "in_words", "read_spaces", "require_spec"]
 
 
 class Spaces(NamedTuple):
@@ -65,12 +65,13 @@ def require_spec(environment_id: str, found: EnvironmentSpec, expected: Environm
     """Raises EnvironmentFault if this machine's environment differs from the learner's."""
     if found != expected:
         raise EnvironmentFault(
-            f'environment "{environment_id}" has {_in_words(found)} here, and {_in_words(expected)} on the learner\'s '
-            "machine; the same versions of the environment and its dependencies are required"
+            f'environment "{environment_id}" has {in_words(found)} here, and {in_words(expected)} for the learner; the '
+            "same versions of the environment and its dependencies are required on all machines, and the same spaces "
+            "and metadata of a vectorized environment and a single one"
         )
 
 
-def _in_words(spec: EnvironmentSpec) -> str:
+def in_words(spec: EnvironmentSpec) -> str:
     """Describes a spec in words."""
     actions = f"{spec.actions} {'continuous' if spec.continuous else 'discrete'} actions"
     if spec.branches:

@@ -36,6 +36,13 @@ class EventFile:
         self._records = RecordWriter(self._file)
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
 
+    def restart(self, step: int) -> None:
+        """Takes back what earlier files have of later steps, which a resumed run repeats."""
+        from tensorboard.compat.proto.event_pb2 import SessionLog
+
+        log = SessionLog(status=SessionLog.START)
+        self._write(self._event(wall_time=time.time(), step=step + 1, session_log=log))
+
     def append(self, record: Mapping[str, Any]) -> None:
         """Writes the record's numbers; a record without environment steps is left out."""
         if "environment_steps" not in record:

@@ -1,6 +1,7 @@
 """The plots of a report, as SVG text."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,7 +27,7 @@ def learning_curve(history: History, x: str, target: float | None) -> str:
     ):
         steps, values = column(history.progress, x, key)
         if len(steps):
-            axes.plot(steps, values, color=COLORS[color], linewidth=1.5, label=label)
+            axes.plot(steps, values, color=COLORS[color], linewidth=1.5, label=label, **_single(steps))
             drawn = True
     steps, mean, spread = column(history.evaluations, x, "mean_return", "std_return")
     if len(steps):
@@ -46,7 +47,7 @@ def over_time(progress: Sequence[Record], key: str, label: str, *, target: float
     """One number of the progress records against training time, with its configured value."""
     figure, axes = _axes("seconds", label)
     seconds, values = column(progress, "seconds", key)
-    axes.plot(seconds, values, color=COLORS["c1"], linewidth=1.5)
+    axes.plot(seconds, values, color=COLORS["c1"], linewidth=1.5, **_single(seconds))
     if target is not None:
         axes.axhline(target, color=COLORS["ink"], linewidth=1, linestyle=(0, (4, 3)))
         axes.annotate(
@@ -91,6 +92,11 @@ def time_shares(progress: Sequence[Record], side: str, names: Sequence[str]) -> 
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     return to_svg(figure, side, f"Shares of time: {', '.join(names)}")
+
+
+def _single(points: Sized) -> dict[str, Any]:
+    """A marker for a single point, which has no line."""
+    return {"marker": "o", "markersize": 3.5} if len(points) == 1 else {}
 
 
 def _axes(x: str, y_label: str) -> tuple[Figure, Axes]:

@@ -202,8 +202,8 @@ class RunDirectory:
         """The settings that create() was given, or go_on() last."""
         return _read(self.config_path)
 
-    def go_on(self, config_json: str) -> None:
-        """Replaces the settings of a run that goes on, and removes its summary.
+    def go_on(self, config_json: str, environment_steps: int) -> None:
+        """Replaces the settings of a run that goes on after so many environment steps, and removes its summary.
 
         The file of settings keeps its time, which is that of the run's start.
         """
@@ -215,6 +215,9 @@ class RunDirectory:
             write_output(self.config_path, config_json)
             with while_writing(self.config_path):
                 os.utime(self.config_path, ns=(began.st_atime_ns, began.st_mtime_ns))
+        with while_writing(self.tensorboard_path):
+            self._events = self._events or EventFile(self.tensorboard_path)
+            self._events.restart(environment_steps)
         with while_writing(self.summary_path):
             self.summary_path.unlink(missing_ok=True)
 

@@ -41,6 +41,9 @@ class SharedVectors(Protocol):
     def updates_lost(self) -> int:
         """Number of updates that restarted servers did not have any more, over all vectors."""
 
+    def give_up(self) -> None:
+        """Closes connections, from any thread; a waiting call raises ClosedError."""
+
     def close(self) -> None:
         """Closes connections and removes the run's shards from servers that outlive it; its workers have ended."""
 
@@ -131,6 +134,9 @@ class Program(ABC):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what state() returned, before the first step."""
+
+    def give_up(self) -> None:
+        """Ends waiting for other servers than the run's, from any thread: a waiting call raises ClosedError."""
 
     @abstractmethod
     def close(self) -> None:

@@ -33,7 +33,7 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
     change_state(session.run.checkpoints_path, resumptions=session.resumptions, solved=False)
     session.record_event("resume", seconds=state.seconds, resumptions=session.resumptions)
     rules = (session.config.steps, session.config.time_limit_seconds, session.config.until_score)
-    session.run.go_on(session.run.read_config().with_rules(*rules).to_json())
+    session.run.go_on(session.run.read_config().with_rules(*rules).to_json(), state.environment_steps)
     session.learner.clock.restart("other")  # restoring is no learning
 
 

@@ -19,7 +19,7 @@ from headrace.environments.actions import BranchActions, action_parts
 from headrace.environments.base import read_array, read_reward
 from headrace.environments.calls import calling
 from headrace.environments.records import MASK
-from headrace.environments.spaces import close
+from headrace.environments.spaces import close, in_words
 from headrace.errors import ConfigError, EnvironmentFault, error_line
 from headrace.fields import read_json, write_json
 from headrace.launch.processes import child_environment
@@ -314,7 +314,11 @@ def _check_batch(environment_id: str, steps: int, clock: PhaseClock) -> Iterator
     spec, rounds, seconds, taken = batch.spec, -(-steps // _TOGETHER), [], 0
     try:
         if spec != describe(environment_id):
-            yield Finding("error", "batch", f"{_TOGETHER} environments stepped together have other spaces: {spec}")
+            yield Finding(
+                "error",
+                "batch",
+                f"{_TOGETHER} environments stepped together have {in_words(spec)}, one alone has others",
+            )
             return
         observation = batch.start()
         for _ in range(rounds):

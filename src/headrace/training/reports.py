@@ -16,6 +16,8 @@ __all__ = ["Reports"]
 _PERIOD_SECONDS = 0.1
 _LONGEST_PERIOD_SECONDS = 5.0
 _PLANNING_SECONDS = 1.0
+_LONGEST_DRAIN_SECONDS = 1.0
+"""A longer wait is no response time: the server was away, or did not answer for a while."""
 _SHARE = 20
 """Polling a distant server takes at most one twentieth of the time."""
 
@@ -55,7 +57,7 @@ class Reports:
         messages = self._server.drain(REPORTS)
         waited = monotonic() - begin
         self.waited_seconds += waited
-        if self._server.outages() == outages:  # the time that a server was away is no response time
+        if self._server.outages() == outages and waited <= _LONGEST_DRAIN_SECONDS:
             self._drain_seconds = waited
         drained()
         for message in messages:

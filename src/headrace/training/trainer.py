@@ -50,6 +50,8 @@ from headrace.training.supervision import Supervisor
 __all__ = ["Trainer"]
 
 _OUTAGE_SECONDS = 1.0
+_SAVE_SECONDS = 5.0
+"""After a request to stop that waited for a server: how long others may take to give what a checkpoint needs."""
 _STEP_TIMEOUT_SECONDS = 0.05
 _SHORTEST_STEP_SECONDS = 0.001
 """Less than the resolution of a clock would never pass in simulated time."""
@@ -352,19 +354,20 @@ class Trainer:
         """
         now = monotonic()
         gap = now - self._next_tick
-        before, self._outages = self._outages, self._server.outages()
-        waited_before = self._waited_seconds
-        self._waited_seconds = sum(each.waited_seconds for each in (self._program, self._reports, self._records))
-        if gap <= _OUTAGE_SECONDS:
-            return
-        self._next_tick = now
-        self._supervisor.skip(gap)
-        waited = self._waited_seconds - waited_before
-        lost = gap if server_lost or self._outages != before else min(gap, waited) if waited > _OUTAGE_SECONDS else 0.0
-        if lost and not self._clock.paused:
+        outages, self._outages = self._outages, self._server.outages()
+        waited, self._waited_seconds = self._waited_seconds, self._waits()
+        lost = gap if server_lost or self._outages != outages else self._waited_seconds - waited
+        if gap > _OUTAGE_SECONDS:
+            self._next_tick = now
+            self._supervisor.skip(gap)
+        if lost > _OUTAGE_SECONDS and not self._clock.paused:
             self._clock.skip(lost)
             self._program.skip(lost)
             self._records.look(paused=True)
+
+    def _waits(self) -> float:
+        """Seconds in which this thread has waited for the server so far."""
+        return self._program.waited_seconds + self._reports.waited_seconds + self._records.waited_seconds
 
     def _collect(self) -> bool:
         """Processes all reports that have arrived; returns whether the server was restarted."""
@@ -450,3 +453,5 @@ class Trainer:
         self._hang_watch.hurry()
         if self._separate is not None:
             self._server.close()
+            sleep(_SAVE_SECONDS)
+            self._program.give_up()

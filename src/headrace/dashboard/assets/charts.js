@@ -74,7 +74,7 @@ export class Chart {
         width: line.fill ? 0 : 1.5,
         dash: line.dash,
         fill: line.fill ? color(line.color) : undefined,
-        points: { show: Boolean(line.points), size: 7, fill: color(line.color) },
+        points: { show: (plot, index) => Boolean(line.points) || single(plot.data[index]), size: 7, fill: color(line.color) },
         spanGaps: !this.gaps,
       }))],
     }, this.data, this.holder);
@@ -92,6 +92,11 @@ export class Chart {
     this.scheme.removeEventListener("change", this.recolor);
     this.plot?.destroy();
   }
+}
+
+// Whether there is one value, which has no line.
+function single(values) {
+  return values.filter((value) => value != null).length === 1;
 }
 
 // Sorted x values, and for each of the curves [[x], [y]] its values at them; null where it has none.

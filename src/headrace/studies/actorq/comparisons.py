@@ -38,6 +38,11 @@ class Reached(NamedTuple):
     seconds: float
     steps: float
 
+    @property
+    def share(self) -> float:
+        """The share of the runs that reached the target."""
+        return len(self.seconds_each) / self.seeds
+
     def __str__(self) -> str:
         return f"{len(self.seconds_each)} of {self.seeds} seeds"
 
@@ -177,7 +182,8 @@ def _time_to_reward(rows: Rows, curves: Rows, how: str = "") -> Iterator[Compari
             theirs = "" if said is None else f"{said:g}"
             if isnan(ratio):
                 note = f"the target was reached by fp32 in {full}, by {precision} in {quantized}"
-                asked, verdict = ("", "") if said is None else (f">= {said:g}", "MISSED")
+                verdict = "MISSED" if quantized.share < full.share else "undecided"
+                asked, verdict = ("", "") if said is None else (f">= {said:g}", verdict)
                 yield Comparison(figure, task, None, theirs, asked, verdict, note)
             else:
                 note = coarseness(curves, task, full.seconds, quantized.seconds)

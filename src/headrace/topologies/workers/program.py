@@ -97,6 +97,10 @@ class WorkersProgram(Program):
         self._lost_before = state["updates_lost"]
         self._replay.publish_gate()
 
+    def give_up(self) -> None:
+        """Ends waiting for the parameters."""
+        self._vectors.give_up()
+
     def close(self) -> None:
         """Closes the parameters; the launcher ends the workers."""
         self._vectors.close()

@@ -61,6 +61,9 @@ class MemoryVectors:
         """0: the memory lasts as long as the run."""
         return 0
 
+    def give_up(self) -> None:
+        """No effect: nothing waits for memory."""
+
     def close(self) -> None:
         """No effect: the shared memory is released when its last user closes it."""
 
@@ -114,6 +117,11 @@ class ServedVectors:
                 self._updates_lost = lost_updates(self._endpoint, self._name, self._options.servers)
                 self._reconnections = reconnections
         return self._updates_lost
+
+    def give_up(self) -> None:
+        """Closes the connections, from any thread; a waiting call raises ClosedError."""
+        for vector in self._vectors:
+            vector.close()
 
     def close(self) -> None:
         """Closes the connections and drops the shards on additional servers, which no later run would replace."""
