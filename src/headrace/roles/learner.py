@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.algorithms.base import Updater
+from headrace.clock import monotonic
 from headrace.errors import DivergenceError
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.roles.clock import LEARNER_PHASES, PhaseClock
@@ -71,13 +72,11 @@ class Learner:
         self.clock.enter("wait")
         due = self.clock.entered + timeout_seconds
         batch = self._next_batch(timeout_seconds)
+        self.overdue_seconds += max(0.0, monotonic() - due)
         if batch is None:
             self.clock.enter("other", "poll")
-        else:
-            self.clock.enter("transfer")
-        self.overdue_seconds += max(0.0, self.clock.entered - due)
-        if batch is None:
             return False
+        self.clock.enter("transfer")
         tensors = self._updater.transfer(batch)
         self.clock.enter("train")
         update = self._updater.update(tensors)

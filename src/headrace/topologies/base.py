@@ -107,7 +107,7 @@ class Program(ABC):
 
     @property
     def waited_seconds(self) -> float:
-        """Seconds in which step() has waited for the run's server longer than a server that answers would take."""
+        """Seconds in which step() has waited for the run's server, beyond its timeout."""
         return 0.0
 
     @abstractmethod

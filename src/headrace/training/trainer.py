@@ -51,7 +51,7 @@ __all__ = ["Trainer"]
 
 _OUTAGE_SECONDS = 1.0
 _SAVE_SECONDS = 5.0
-"""After a request to stop that waited for a server: how long others may take to give what a checkpoint needs."""
+"""How long other servers have to give what a checkpoint needs, after the run's server was given up."""
 _STEP_TIMEOUT_SECONDS = 0.05
 _SHORTEST_STEP_SECONDS = 0.001
 """Less than the resolution of a clock would never pass in simulated time."""
