@@ -17,6 +17,8 @@ using std::chrono::milliseconds;
 
 // Of the chunks that go into one request, unless a single one is larger: the server handles them at one go.
 constexpr std::size_t kInsertBytes = std::size_t{1} << 20;
+// Instead of kLongestWait where several threads use the client: their calls wait so long for one that the server holds.
+constexpr milliseconds kSharedWait{1000};
 // For what an insert's frame contains besides the table's name and the chunk.
 constexpr std::uint64_t kInsertRoom = 256;
 
@@ -36,11 +38,12 @@ struct ClaimTerms {
 struct Client::Impl {
   explicit Impl(ClientOptions options)
       : network(*options.network),
-        interrupt(options.interrupt),
         most_chunk_bytes(options.limits.max_frame_bytes -
                          std::min(options.limits.max_frame_bytes, options.limits.max_name_bytes + kInsertRoom)),
         most_part_bytes(options.limits.max_part_bytes),
         writer(network.draw_number()),
+        turns(options.interrupt),
+        inserting(options.interrupt),
         inserts(writer, std::min<std::size_t>(kInsertBytes, most_chunk_bytes)),
         link(std::move(options), [this](ClientConnection& connection) { greet(connection); }) {}
 
@@ -100,7 +103,10 @@ struct Client::Impl {
   Signature signature_of(const std::string& table) REQUIRES(turns) {
     return Signature::decode(as_text(ask(MessageType::kSignature, table, {})));
   }
-  std::uint64_t insert(const std::string& table, std::span<const std::span<const std::byte>> chunks) REQUIRES(turns);
+  // For which the server is asked to hold a request; then the other threads have their turns.
+  milliseconds longest_wait() { return turns.contended() ? kSharedWait : kLongestWait; }
+  std::uint64_t insert(const std::string& table, std::span<const std::span<const std::byte>> chunks) REQUIRES(inserting)
+      EXCLUDES(turns);
   void check_size(std::span<const std::byte> chunk) const;
   void check_signature(const std::string& table, const Signature& signature) REQUIRES(turns);
 
@@ -113,11 +119,13 @@ struct Client::Impl {
   };
 
   ClientNetwork& network;
-  const Interrupt interrupt;
   const std::uint64_t most_chunk_bytes;  // no larger chunk fits a frame
   const std::uint64_t most_part_bytes;   // of a blob
   const std::uint64_t writer;            // the same after a reconnection
   Turns turns;
+  // Of calls that number chunks, taken before `turns`: while one waits between two requests, no chunk with a later
+  // number may pass, or the server takes the earlier one for stored.
+  Turns inserting ACQUIRED_BEFORE(turns);
   std::uint64_t sequence GUARDED_BY(turns) = 0;  // of the writer's chunks and messages
   PostedInserts inserts GUARDED_BY(turns);
   std::map<std::string, Signature> signatures GUARDED_BY(turns);  // of tables sampled from
@@ -125,18 +133,6 @@ struct Client::Impl {
   std::map<std::string, Taken> taken GUARDED_BY(turns);  // from mailboxes
   // Its exchange() needs the turn, its close() does not. Last: it greets with what is above.
   Link link;
-};
-
-// One call's turn on the connection; the next in the queue has it when this is gone.
-class SCOPED_CAPABILITY Client::Turn {
- public:
-  explicit Turn(Impl& client) ACQUIRE(client.turns) : client_(client) { client_.turns.take(client_.interrupt); }
-  ~Turn() RELEASE() { client_.turns.give(); }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-
- private:
-  Impl& client_;
 };
 
 Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
@@ -166,12 +162,12 @@ std::uint64_t Client::instance() const { return impl_->link.instance(); }
 std::uint64_t Client::reconnections() const { return impl_->link.reconnections(); }
 
 Signature Client::signature(const std::string& table) {
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   return impl_->signature_of(table);
 }
 
 std::uint64_t Client::insert(const std::string& table, std::span<const std::span<const std::byte>> chunks) {
-  const Turn turn(*impl_);
+  const Turn inserting(impl_->inserting);
   std::uint64_t key = 0;
   while (!chunks.empty()) {
     std::size_t count = 1;
@@ -187,19 +183,25 @@ std::uint64_t Client::insert(const std::string& table, std::span<const std::span
 
 std::uint64_t Client::Impl::insert(const std::string& table, std::span<const std::span<const std::byte>> chunks) {
   std::vector<std::byte> payload;
-  append_number(payload, std::int64_t{kLongestWait.count()});
   std::span<const std::byte> rest;  // of the last chunk, which is not copied
-  for (const auto chunk : chunks) {
-    check_size(chunk);
-    payload.insert(payload.end(), rest.begin(), rest.end());
-    rest = append_header(payload, chunk, writer, ++sequence);
+  {
+    const Turn turn(turns);
+    for (const auto chunk : chunks) {
+      check_size(chunk);
+      payload.insert(payload.end(), rest.begin(), rest.end());
+      rest = append_header(payload, chunk, writer, ++sequence);
+    }
   }
+  const std::array<std::span<const std::byte>, 2> parts = {payload, rest};
   const auto attempt = [&](ClientConnection& connection) -> std::optional<std::uint64_t> {
-    const auto reply = connection.request(MessageType::kInsert, table, payload, std::span(&rest, 1), kLongestWait);
+    const auto wait = longest_wait();
+    const auto reply =
+        connection.request(MessageType::kInsert, table, bytes_of(std::int64_t{wait.count()}), parts, wait);
     if (reply.status == kNothing) return std::nullopt;
     return connection.receive_number<std::uint64_t>(reply);
   };
   for (;;) {
+    const Turn turn(turns);
     // Sent again, chunks that are stored already are known by their sequences.
     if (const auto key = exchange(attempt)) return *key;
   }
@@ -213,7 +215,8 @@ void Client::Impl::check_size(std::span<const std::byte> chunk) const {
 
 bool Client::post_chunks(const std::string& table, std::span<const std::span<const std::byte>> chunks, bool wait) {
   for (const auto chunk : chunks) impl_->check_size(chunk);
-  const Turn turn(*impl_);
+  const Turn inserting(impl_->inserting);
+  const Turn turn(impl_->turns);
   auto& inserts = impl_->inserts;
   while (!inserts.empty() && impl_->advance_inserts(wait && inserts.full())) continue;
   inserts.throw_error();
@@ -235,15 +238,15 @@ void Client::Impl::check_signature(const std::string& table, const Signature& si
 
 bool Client::sample(const std::string& table, const Signature& signature, const BatchView& batch,
                     double importance_exponent, std::optional<milliseconds> wait) {
-  const Turn turn(*impl_);
   const auto deadline = wait ? impl_->network.now() + *wait : never();
-  impl_->check_signature(table, signature);
   const auto sections = sections_of(signature, batch);
   const std::uint64_t bytes = total_bytes(sections);
   for (;;) {
-    const auto left =
-        deadline == never() ? kLongestWait : std::chrono::ceil<milliseconds>(deadline - impl_->network.now());
-    const auto slice = std::clamp(left, milliseconds(0), kLongestWait);
+    const Turn turn(impl_->turns);
+    impl_->check_signature(table, signature);
+    const auto longest = impl_->longest_wait();
+    const auto left = deadline == never() ? longest : std::chrono::ceil<milliseconds>(deadline - impl_->network.now());
+    const auto slice = std::clamp(left, milliseconds(0), longest);
     std::vector<std::byte> payload;
     append_number(payload, batch.size);
     append_number(payload, importance_exponent);
@@ -255,27 +258,27 @@ bool Client::sample(const std::string& table, const Signature& signature, const 
       connection.receive_body(sections);
       return true;
     });
-    if (sampled || left <= slice) return sampled;
+    if (sampled || (deadline != never() && left <= slice)) return sampled;
   }
 }
 
 std::uint64_t Client::update_priorities(const std::string& table, std::span<const std::uint64_t> keys,
                                         std::span<const float> priorities) {
   const auto parts = parts_of_update(keys, priorities);
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   return impl_->ask_for_number(MessageType::kUpdatePriorities, table, {}, parts);
 }
 
 void Client::post_priorities(const std::string& table, std::span<const std::uint64_t> keys,
                              std::span<const float> priorities) {
   const auto parts = parts_of_update(keys, priorities);
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   impl_->exchange(
       [&](ClientConnection& connection) { connection.post(MessageType::kUpdatePriorities, table, {}, parts); });
 }
 
 void Client::settle() {
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   impl_->settle_inserts();
   try {
     impl_->link.tell([](ClientConnection& connection) { connection.take_posted(); });
@@ -286,7 +289,7 @@ void Client::settle() {
 }
 
 std::uint64_t Client::publish(const std::string& name, std::uint64_t version, std::span<const std::byte> blob) {
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   return impl_->transfer([&](ClientConnection& connection, std::uint64_t& offset) -> std::uint64_t {
     for (;;) {
       const std::array<std::uint64_t, 3> head = {version, blob.size(), offset};
@@ -301,7 +304,7 @@ std::uint64_t Client::publish(const std::string& name, std::uint64_t version, st
 
 std::optional<std::uint64_t> Client::fetch(const std::string& name, std::uint64_t newer_than,
                                            const Allocate& allocate) {
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   const auto parts = [&](ClientConnection& connection, std::uint64_t& received) -> std::optional<std::uint64_t> {
     std::uint64_t version = 0;
     std::span<std::byte> blob;
@@ -347,7 +350,7 @@ std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> Client::fetch(co
 }
 
 void Client::put(const std::string& mailbox, std::span<const std::byte> message) {
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   const std::array<std::uint64_t, 2> number = {impl_->writer, ++impl_->sequence};
   impl_->ask(MessageType::kPut, mailbox, bytes_of(number), std::span(&message, 1));
 }
@@ -375,7 +378,7 @@ bool Client::Impl::Taken::take_more(std::span<const std::byte> body) {
 }
 
 std::vector<std::vector<std::byte>> Client::drain(const std::string& mailbox) {
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   auto& taken = impl_->taken[mailbox];
   // To an answer without messages: by then the server knows that the others arrived, and has forgotten them.
   for (bool more = true; more && taken.bytes < Mailbox::kMaxBytes && taken.messages.size() < Mailbox::kMaxMessages;) {
@@ -387,12 +390,12 @@ std::vector<std::vector<std::byte>> Client::drain(const std::string& mailbox) {
 }
 
 std::string Client::stats() {
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   return std::string(as_text(impl_->ask(MessageType::kStats, "", {})));
 }
 
 std::uint64_t Client::open_table(const std::string& name, const TableOptions& options, bool fresh) {
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   const std::uint8_t flag = fresh ? 1 : 0;
   const auto text = options.encode();
   const auto part = as_bytes(text);
@@ -401,18 +404,18 @@ std::uint64_t Client::open_table(const std::string& name, const TableOptions& op
 }
 
 void Client::set_state(const std::string& table, TableState state) {
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   impl_->ask(MessageType::kSetState, table, bytes_of(state));
 }
 
 std::uint64_t Client::drop(const std::string& prefix) {
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   impl_->signatures.clear();
   return impl_->ask_for_number(MessageType::kDrop, prefix, {});
 }
 
 void Client::claim(const std::string& name, std::uint64_t owner, std::uint64_t run, milliseconds keep) {
-  const Turn turn(*impl_);
+  const Turn turn(impl_->turns);
   const ClaimTerms terms{owner, run, keep.count()};
   impl_->exchange([&](ClientConnection& connection) { Impl::claim(connection, name, terms); });
   impl_->claims[name] = terms;

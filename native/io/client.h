@@ -4,7 +4,9 @@
 // connection that is lost, or a reply that does not come in time, is not an error within `reconnect_timeout`: the
 // client reconnects, with growing pauses, repeats its claims and sends the request again.
 //
-// Threading: every method may be called from any thread; calls queue. close() ends a call that is under way. A call
+// Threading: every method may be called from any thread; calls queue, and are served in order. Between two requests,
+// an insert or a sample that the server holds lets the others pass, except inserts where it is an insert: after 10 s at
+// most, and after 1 s once a call has had to queue. close() ends a call that is under way. A call
 // that is broken off by the interrupt closes the connection, since its reply may still come; with a reconnect_timeout
 // the next call makes a new one.
 #pragma once
@@ -86,7 +88,6 @@ class Client {
   std::uint64_t reconnections() const;  // how often a lost connection was replaced
 
  private:
-  class Turn;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -57,7 +57,9 @@ void Link::connect(Deadline deadline) {
   std::string reason;
   for (auto longest = kFirstPause; !try_to_connect(deadline, reason); longest = std::min(2 * longest, kLongestPause)) {
     if (network_.now() >= deadline) {
-      if (connections_.load() > 0) throw_lost("the connection is lost, and no server answers (" + reason + ")");
+      if (connections_.load() > 0) {  // then exchange() adds the address
+        throw ConnectionLost("the connection is lost, and no server answers (" + reason + ")");
+      }
       throw Error(ErrorKind::kSystem, "address '" + options_.address + "': no server answers (" + reason + ")");
     }
     pause(longest, deadline);

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -225,8 +226,15 @@ std::unique_ptr<ServedConnection> Reactor::release(Id id) {
   return connection;
 }
 
+// Closing the descriptor is not enough if a forked process has a copy: epoll would go on reporting it, and the peer see
+// no end.
+void Reactor::end(const ServedConnection& connection) {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.descriptor(), nullptr);
+  ::shutdown(connection.descriptor(), SHUT_RDWR);  // what is queued is still sent
+}
+
 void Reactor::drop(Id id) {
-  release(id);
+  end(*release(id));
   connection_count_.fetch_sub(1);
 }
 
@@ -276,7 +284,10 @@ void Reactor::shut() {
       // It is closed below in any case.
     }
   }
-  for (const auto& [id, served] : served_) scheduler_.remove(id);
+  for (const auto& [id, served] : served_) {
+    end(*served.connection);
+    scheduler_.remove(id);
+  }
   connection_count_.fetch_sub(served_.size());
   served_.clear();
 }

@@ -63,6 +63,7 @@ class Reactor {
   void take_inbox();
   void drop(Id id);
   std::unique_ptr<ServedConnection> release(Id id);
+  void end(const ServedConnection& connection);
   void settle(Served& served);
   template <typename Action>
   void serve(Id id, Action action);

@@ -108,7 +108,8 @@ void DescriptorSlot::receive_with(msghdr& message) {
 
 FileDescriptor DescriptorSlot::received(msghdr& message) const {
   FileDescriptor found;
-  bool more = (message.msg_flags & MSG_CTRUNC) != 0;
+  const bool truncated = (message.msg_flags & MSG_CTRUNC) != 0;
+  bool more = false;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t bytes = header->cmsg_len - CMSG_LEN(0);
@@ -119,7 +120,13 @@ FileDescriptor DescriptorSlot::received(msghdr& message) const {
       found = FileDescriptor(descriptor);
     }
   }
-  if (more) throw Error(ErrorKind::kMalformed, "descriptors received with a message: at most one required");
+  if (truncated && !found) {  // there is room for one, so the process can't have it
+    throw Error(ErrorKind::kSystem,
+                std::string("the descriptor that came with a message can't be received: ") + std::strerror(EMFILE));
+  }
+  if (truncated || more) {
+    throw Error(ErrorKind::kMalformed, "descriptors received with a message: at most one required");
+  }
   return found;
 }
 

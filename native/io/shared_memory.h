@@ -36,7 +36,8 @@ class DescriptorSlot {
  public:
   void send_with(msghdr& message, int descriptor);
   void receive_with(msghdr& message);
-  // Empty where none came. kMalformed where more than one came, or there was no room for it; all are closed then.
+  // Empty where none came. kMalformed where more than one came; all are closed then. kSystem where this process has
+  // too many open files for it.
   FileDescriptor received(msghdr& message) const;
 
  private:

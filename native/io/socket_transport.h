@@ -12,7 +12,7 @@ class SocketTransport : public Transport {
   explicit SocketTransport(FileDescriptor socket);
 
   Transfer send(std::span<iovec> parts) override;
-  Transfer receive(std::span<iovec> parts) override;  // throws kMalformed: more than one descriptor came
+  Transfer receive(std::span<iovec> parts) override;  // throws as DescriptorSlot::received()
   bool has_input() override;
   void await_reply(Clock::time_point now) override;
   Event wait(Waker& waker, std::chrono::milliseconds longest) override;

@@ -3,11 +3,11 @@
 
 #include <doctest/doctest.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "session_transport.h"
 #include "tagged_chunks.h"
 #include "wire_fixtures.h"
 
@@ -18,55 +18,6 @@ namespace {
 
 constexpr std::uint64_t kWriter = 5;
 constexpr std::size_t kRequestBytes = 4096;
-
-class SessionTransport : public Transport {
- public:
-  explicit SessionTransport(Server& server) : session(server) {}
-
-  Transfer send(std::span<iovec> parts) override {
-    Bytes bytes;
-    for (const auto& part : parts) bytes += {static_cast<const std::byte*>(part.iov_base), part.iov_len};
-    REQUIRE(feed(session, bytes, now) == bytes.size());
-    answers += take_output(session, now);
-    return {.outcome = Outcome::kMoved, .bytes = bytes.size()};
-  }
-  Transfer receive(std::span<iovec> parts) override {
-    if (lose_answers) answers.clear();
-    if (lose_answers) return {.outcome = Outcome::kHungUp};
-    if (answers.empty()) wait_for_session();
-    const auto count = std::min(answers.size(), parts.front().iov_len);
-    std::memcpy(parts.front().iov_base, answers.data(), count);
-    answers.erase(answers.begin(), answers.begin() + static_cast<std::ptrdiff_t>(count));
-    return {.outcome = Outcome::kMoved, .bytes = count};
-  }
-  bool has_input() override { return !answers.empty(); }
-  void await_reply(Clock::time_point) override {}
-  Event wait(Waker&, std::chrono::milliseconds) override { return Event::kInput; }
-  FileDescriptor take_descriptor() override { return {}; }
-  void shut() override {}
-
-  // As its loop does when the table wakes.
-  void resume() {
-    session.resume(now);
-    answers += take_output(session, now);
-  }
-
-  OpenSession session;
-  Session::Time now = later(0);
-  Bytes answers;
-  bool lose_answers = false;
-  int waits = 0;
-  std::function<void()> while_waiting = [] {};
-
- private:
-  void wait_for_session() {
-    REQUIRE(session.blocked());
-    ++waits;
-    now = session.deadline();
-    while_waiting();
-    resume();
-  }
-};
 
 struct Connected {
   explicit Connected(Server& server) : connection(make(server), ClientOptions{}, {}) {}

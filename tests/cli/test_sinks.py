@@ -1,5 +1,6 @@
 """`--metrics-listen` and `--track`."""
 
+import socket
 import sys
 import urllib.request
 from unittest.mock import MagicMock
@@ -74,6 +75,16 @@ def test_mistakes_are_one_line_and_leave_nothing(words, module, complaint, train
 def test_metrics_are_not_served_by_a_polling_server(capsys):
     assert main(["serve", "--listen", "dpdk:memif,x", "--metrics-listen", "0"]) == 2
     assert "metrics_listen is 0; it must be left out with a dpdk: address" in capsys.readouterr().err
+
+
+def test_a_server_whose_metrics_address_is_refused_offers_none(capsys):
+    pytest.importorskip("prometheus_client")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        assert main(["serve", "--listen", "tcp://127.0.0.1:0", "--metrics-listen", port]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"metrics_listen is {port}" in printed.err
 
 
 @pytest.mark.parametrize(("address", "sent"), [(None, None), ("redis://user:secret@host:1", "redis://user@host:1")])

@@ -1,6 +1,7 @@
 """Parameters in a server's shards, against those of this process and against sums worked out by hand."""
 
 import contextlib
+import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from headrace._native import OptimizerOptions, Server
+from headrace.algorithms.delay import Delay
 from headrace.clock import World, inhabit
 from headrace.errors import CheckpointError, ConfigError, ServerError
 from headrace.gradients.handles import ServedHandle
@@ -114,6 +116,55 @@ def test_a_gradient_that_is_not_accepted_does_not_move_the_copy(open_vector: Ope
     assert sent[-1] == (1, 1, False)
     assert worker.parameters.tolist() == [8.0 - 1.0 * (push_period - 1)]  # the first of two was only summed
     assert (worker.pull(), worker.parameters.tolist()) == (1, [5.0])
+
+
+def test_between_two_fetches_the_newest_known_version_is_reported(open_vector: Open):
+    worker = open_vector([8.0], ServedOptions(fetch_period=9, push_period=2), fresh=True)
+    assert push(worker, 1.0) == (0, None, True)
+    assert push(worker, 1.0) == (1, 0, True)
+    assert push(worker, 1.0) == (1, None, True)  # the copy is still that of version 0
+    assert push(worker, np.nan) == (1, -1, False)
+    assert worker.version == 0
+
+
+@pytest.mark.parametrize(("push_period", "fetch_period"), [(1, 100), (3, 1), (3, 100), (10, 1000)])
+def test_a_delayed_vector_keeps_its_period_where_gradients_are_summed(
+    endpoint: Endpoint, push_period: int, fetch_period: int
+):
+    options = ServedOptions(fetch_period=fetch_period, push_period=push_period)
+    vectors = [
+        ServedVector(np.zeros(1, np.float32), DESCENT, endpoint, name, options, fresh=True) for name in ("q", "policy")
+    ]
+    delay, due = Delay(*vectors, 2), []
+    for _ in range(600):
+        for vector in vectors:
+            vector.pull()
+        due.append(delay.due())
+        delay.apply(delayed=due[-1])
+    longest = max(len(list(run)) for value, run in itertools.groupby(due) if value)
+    assert longest <= push_period
+    assert abs(due.count(True) - 300) <= 2 * push_period
+    for vector in vectors:
+        vector.close()
+
+
+def test_a_restarted_shard_server_is_waited_for_where_the_runs_own_server_is_not(tmp_path):
+    own, data = Server(), str(tmp_path / "data")
+    further = Server(data=data, shard_save_seconds=1e6)
+    address = further.listen(f"unix:{tmp_path / 'socket'}")
+    options = ServedOptions(shards=2, servers=(address,))
+    vector = ServedVector(
+        np.zeros(2, np.float32), DESCENT, Endpoint(own.listen("unix:@")), "model", options, fresh=True
+    )
+    assert push(vector, 1.0) == (1, 0, True)
+    further.close()
+    del further  # which releases the directory
+    with contextlib.closing(Server(data=data)) as again:
+        again.listen(address)
+        assert push(vector, 1.0)[2]
+        assert (vector.pull(), vector.parameters.tolist()) == (2, [-1.0, -1.0])
+    vector.close()
+    own.close()
 
 
 def test_without_local_updates_the_copy_waits_for_the_fetch(open_vector: Open):

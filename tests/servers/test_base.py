@@ -1,8 +1,11 @@
-"""Addresses as shown to users, without passwords."""
+"""Addresses as shown to users, without passwords, and limits of the process."""
+
+import contextlib
+import resource
 
 import pytest
 
-from headrace.servers import shown
+from headrace.servers import open_server, shown
 
 
 @pytest.mark.parametrize(
@@ -25,3 +28,11 @@ from headrace.servers import shown
 )
 def test_no_password_is_shown(address: str, said: str) -> None:
     assert shown(address) == said
+
+
+def test_the_runs_own_server_may_have_as_many_connections_as_the_system_allows() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] - 1, before[1]))
+    with contextlib.closing(open_server(None)):
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -1,6 +1,7 @@
 """Requirements on a topology's settings."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -63,7 +64,8 @@ def test_shard_servers_are_addresses_and_each_has_a_shard() -> None:
         ParameterServer(shards=2, shard_servers=("redis://:secret@h",))
     with pytest.raises(ConfigError, match="shards is 1; it must be above 1, the number of shard_servers"):
         ParameterServer(shard_servers=("tcp://a:1",))
-    assert ParameterServer(shards=2, shard_servers=("tcp://a:1",)).acting_processes > 0
+    further = ParameterServer(shards=4, shard_servers=("tcp://a:1", "unix:@more", "unix:more"))
+    assert further.shard_servers == ("tcp://a:1", "unix:@more", f"unix:{Path.cwd()}/more")
 
 
 @pytest.mark.parametrize(
@@ -72,6 +74,7 @@ def test_shard_servers_are_addresses_and_each_has_a_shard() -> None:
         ({"shards": 1_025}, "shards is 1025; it must be .*1,024"),
         ({"shards": 1_024, "workers": 4}, "shards is 1024; it must be so few that 5 processes need at most 4,096"),
         ({"staleness": "compensate", "workers": 256}, "workers is 256: at most 255 are required"),
+        ({"staleness": "compensate", "local_updates": True, "fetch_period": 2}, "compensate and local_updates is true"),
         ({"staleness": "compensate", "push_period": 2}, "staleness is compensate and push_period is 2: 1 is required"),
         ({"staleness_limit": 3}, "staleness_limit is 3; it must be the default unless staleness is drop"),
         ({"staleness": "drop", "compensation": 0.1}, "compensation is 0.1; it must be the default unless"),

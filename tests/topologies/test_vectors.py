@@ -82,6 +82,50 @@ def test_a_server_without_shards_is_refused_before_further_servers_are_asked() -
         vectors(np.zeros(2, np.float32), OptimizerOptions("sgd"))
 
 
+def test_what_an_earlier_run_left_is_dropped_only_if_the_shards_fit() -> None:
+    begun: list[bool] = []
+    with contextlib.closing(Server()) as server:
+        endpoint = Endpoint(server.listen("unix:@"))
+        for shards, expected in ((3, []), (2, [True])):
+            config = ParameterServer(workers=1, shards=shards)
+            vectors = config.open_vectors(A3C(), endpoint, begin=lambda: begun.append(True))
+            assert vectors is not None
+            with contextlib.closing(vectors):
+                if shards == 3:
+                    with pytest.raises(ConfigError, match="1 to 2 required"):
+                        vectors(np.zeros(2, np.float32), OptimizerOptions("sgd"))
+                else:
+                    vectors(np.zeros(2, np.float32), OptimizerOptions("sgd"))
+            assert begun == expected
+
+
+def test_shards_are_dropped_from_further_servers_if_another_one_refuses() -> None:
+    with contextlib.ExitStack() as ends:
+        own, further, full = (
+            ends.enter_context(contextlib.closing(Server(memory_bytes=size))) for size in (10**9, 10**9, 10_000)
+        )
+        endpoint = Endpoint(own.listen("unix:@"))
+        addresses = (further.listen("unix:@"), full.listen("unix:@"))
+        vectors = ParameterServer(workers=1, shards=3, shard_servers=addresses).open_vectors(A3C(), endpoint)
+        assert vectors is not None
+        with pytest.raises(ServerError, match="memory"):
+            vectors(np.zeros(30_000, np.float32), OptimizerOptions("sgd"))
+        assert len(further.stats()["shards"]) == 1
+        vectors.close()
+        assert further.stats()["shards"] == {}
+
+
+def test_the_connections_of_all_vectors_are_counted() -> None:
+    with contextlib.closing(Server()) as server:
+        config = ParameterServer(workers=31, shards=100)
+        vectors = config.open_vectors(A3C(), Endpoint(server.listen("unix:@")))
+        assert vectors is not None
+        with contextlib.closing(vectors):
+            vectors(np.zeros(200, np.float32), OptimizerOptions("sgd"))
+            with pytest.raises(ConfigError, match=r"that 32 processes .* of each of 2 vectors"):
+                vectors(np.zeros(200, np.float32), OptimizerOptions("sgd"))
+
+
 def test_workers_get_the_options_of_the_topology() -> None:
     server = Server()
     endpoint = Endpoint(server.listen("unix:@"), "run")

@@ -68,7 +68,7 @@ def test_training_goes_on_between_slow_calls(monkeypatch: pytest.MonkeyPatch, la
     monkeypatch.setattr(records, "write", write)
     monkeypatch.setattr(progress_records, "monotonic", lambda: clock.now)
     while len(written) < len(times):
-        records.write_when_due(clock.now)
+        records.write_when_due()
         clock.now = round(clock.now + 0.01, 2)
     assert written == times
 

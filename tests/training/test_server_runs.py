@@ -14,13 +14,13 @@ import pytest
 
 from headrace._native import Server
 from headrace.algorithms.d4pg.config import D4PG
-from headrace.errors import ClosedError, ConfigError, DivergenceError
+from headrace.errors import ClosedError, ConfigError, DivergenceError, ServerError
 from headrace.launch.separate_roles import run_separate
 from headrace.replay import BatchBuffer
 from headrace.roles import gate
 from headrace.servers import LEARNER, Endpoint, connect_role, open_server, standalone
 from headrace.topologies.workers import Hogwild, ParameterServer
-from headrace.training import supervision, trainer
+from headrace.training import supervision, tick_schedule
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.evaluation import Evaluations, Moment
 from headrace.training.evaluation_schedule import EvaluationSchedule
@@ -65,13 +65,25 @@ def test_a_resumed_run_finds_its_experience(start: Any, native: Server) -> None:
         {"algorithm": dataclasses.replace(SMALL, replay_capacity=SMALL.learning_starts)},
         {"topology": ParameterServer(workers=1), "algorithm": D4PG()},
         {"topology": Hogwild(workers=1), "algorithm": D4PG()},
+        {"topology": ParameterServer(workers=1, shards=1_000)},
+        {
+            "topology": ParameterServer(workers=1, replay="global"),
+            "algorithm": dataclasses.replace(SMALL, replay_capacity=10**12),
+        },
     ],
-    ids=["spaces", "capacity", "spaces of a parameter server", "spaces of HogWild"],
+    ids=[
+        "spaces",
+        "capacity",
+        "spaces of a parameter server",
+        "spaces of HogWild",
+        "shards",
+        "capacity for workers",
+    ],
 )
 def test_a_mistake_costs_no_experience(start: Any, native: Server, mistake: dict[str, Any]) -> None:
     address = native.listen("unix:@")
     size = start(address, steps=1_000).summary()["replay_size"]
-    with pytest.raises(ConfigError):
+    with pytest.raises((ConfigError, ServerError)):
         start(address, steps=1_000, **mistake).summary()
     assert native.stats()["tables"]["default/replay"]["size"] == size
 
@@ -235,7 +247,7 @@ def test_time_without_reading_reports_is_not_counted_against_roles(
         late[0] += 1_000.0  # by the clocks of the training process
         return stats(table)
 
-    for module in (supervision, trainer):
+    for module in (supervision, tick_schedule):
         monkeypatch.setattr(module, "monotonic", lambda: time.monotonic() + late[0])
     run = start(native.listen("unix:@"), steps=10**9, hang_seconds=500.0)
     run.wait(20)

@@ -13,6 +13,8 @@
 #include "core_fixtures.h"
 #include "io/unix_socket.h"
 #include "io_fixtures.h"
+#include "session_transport.h"
+#include "tagged_chunks.h"
 
 using namespace headrace;
 using namespace headrace::testing;
@@ -421,6 +423,61 @@ TEST_CASE("a sample waits for its inserts, or to its deadline") {
     Client(to(served.address)).insert("replay", chunk_of(8));
   });
   CHECK(sample(learner, batch, std::nullopt));
+}
+
+namespace {
+
+// A client of a session in the same thread.
+struct Simulated {
+  Server server;
+  std::shared_ptr<Table> table = server.add_table("replay", uniform_table());
+  SessionNetwork network{server};
+  Client client{{.address = "unix:@simulated", .network = &network}};
+  SessionTransport& transport = *network.transport;
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Simulated, "a sample without a timeout waits without limit") {
+  transport.while_waiting = [&] {
+    if (transport.waits == 100) table->try_insert(chunk_of(8));
+  };
+  Batch batch(4);
+  CHECK(sample(client, batch, std::nullopt));
+  CHECK(transport.waits == 100);
+}
+
+TEST_CASE_FIXTURE(Simulated, "a sample that waits lets an insert of another thread pass") {
+  std::jthread actor;
+  transport.while_waiting = [&] {
+    if (transport.waits == 1) actor = std::jthread([&] { client.insert("replay", chunk_of(8)); });
+    std::this_thread::sleep_for(milliseconds(1));
+  };
+  Batch batch(4);
+  CHECK(sample(client, batch, std::chrono::hours(2)));
+  actor.join();
+}
+
+TEST_CASE_FIXTURE(Simulated, "an insert that waits lets requests of other threads pass, but no other insert") {
+  constexpr int kPatience = 5000;
+  table->set_paused(true);
+  std::jthread learner;
+  std::jthread actor;
+  transport.while_waiting = [&] {
+    if (transport.waits == 1) {
+      learner = std::jthread([&] { client.set_state("replay", TableState::kOpen); });
+      std::this_thread::sleep_for(milliseconds(10));  // so that the insert asks for its turn after it, most likely
+      actor = std::jthread([&] { client.insert("replay", tagged(2)); });
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+    if (transport.waits == kPatience) table->set_paused(false);
+  };
+  client.insert("replay", tagged(1));
+  learner.join();
+  actor.join();
+  CHECK(transport.waits < kPatience);
+  CHECK(tags_in(*table) == Tags{1, 2});
 }
 
 TEST_CASE("close() of a client ends a call that is under way") {

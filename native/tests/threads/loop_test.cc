@@ -4,11 +4,16 @@
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,7 +48,64 @@ bool is_open(const FileDescriptor& socket) {
   return count > 0 || (count < 0 && errno == EAGAIN);
 }
 
+// A process with copies of all descriptors but one.
+class ForkedProcess {
+ public:
+  explicit ForkedProcess(const FileDescriptor& not_copied) : id_(::fork()) {
+    REQUIRE(id_ >= 0);
+    if (id_ > 0) return;
+    ::close(not_copied.get());
+    for (;;) ::pause();
+  }
+  ~ForkedProcess() {
+    ::kill(id_, SIGKILL);
+    ::waitpid(id_, nullptr, 0);
+  }
+  ForkedProcess(const ForkedProcess&) = delete;
+  ForkedProcess& operator=(const ForkedProcess&) = delete;
+
+ private:
+  const pid_t id_;
+};
+
+// That this process watches with epoll.
+std::size_t watched_descriptors() {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream info(entry.path());
+    for (std::string line; std::getline(info, line);) count += line.starts_with("tfd:") ? 1 : 0;
+  }
+  return count;
+}
+
 }  // namespace
+
+TEST_CASE("a connection ends for the server and for its peer, even if a forked process has a copy of its socket") {
+  for (const std::string where : {"unix:@", "tcp://127.0.0.1:0"}) {
+    CAPTURE(where);
+    Served served(small_table(), {}, where);
+    const auto watched = watched_descriptors();
+    auto leaves = connect_to(Address::parse(served.address), milliseconds(5000));
+    REQUIRE(eventually([&] { return served.loop.connections() == 1 && watched_descriptors() == watched + 1; }));
+    {
+      const ForkedProcess forked(leaves);
+      leaves = {};
+      CHECK(eventually([&] { return served.loop.connections() == 0; }));
+      CHECK(watched_descriptors() == watched);
+    }
+    for (const bool by_the_session : {true, false}) {
+      const auto stays = connect_to(Address::parse(served.address), milliseconds(5000));
+      REQUIRE(eventually([&] { return served.loop.connections() == 1; }));
+      const ForkedProcess forked(stays);
+      if (by_the_session) {
+        send_all(stays, as_bytes(std::string(100, '?')));
+      } else {
+        served.close();
+      }
+      CHECK(replies_in(received_to_the_end(stays)).size() == (by_the_session ? 1 : 0));
+    }
+  }
+}
 
 TEST_CASE("several clients at once: every chunk arrives once") {
   Served served;

@@ -283,3 +283,19 @@ TEST_CASE("a claim taken by another owner meanwhile is refused, and granted agai
   client.stats();
   CHECK(server.claims().held() == std::vector<std::string>{"run/learner"});
 }
+
+TEST_CASE("the error of a client whose server stays away names the address once") {
+  for (const std::string where : {"unix:@", "tcp://127.0.0.1:0"}) {
+    Served served(uniform_table(), {}, where);
+    Client client(to(served.address, 50));
+    served.close();
+    for (int i = 0; i < 2; ++i) {
+      std::string what;
+      CHECK(kind_of([&] { client.stats(); }, &what) == ErrorKind::kClosed);
+      CAPTURE(what);
+      const auto first = what.find(served.address);
+      CHECK(first != std::string::npos);
+      CHECK(what.find(served.address, first + 1) == std::string::npos);
+    }
+  }
+}

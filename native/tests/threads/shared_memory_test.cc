@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -124,4 +125,31 @@ TEST_CASE("if more than one descriptor arrives, all are closed") {
     const FileDescriptor after(::dup(0));
     CHECK(after.get() == next_free);
   }
+}
+
+TEST_CASE("a descriptor that a process with too many open files can't have is missed") {
+  std::array<int, 2> ends;
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
+  const FileDescriptor left(ends[0]);
+  const FileDescriptor right(ends[1]);
+  char byte = 'a';
+  iovec part{&byte, 1};
+  DescriptorSlot sent;
+  msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+  sent.send_with(message, left.get());
+  REQUIRE(::sendmsg(left.get(), &message, 0) == 1);
+
+  rlimit before;
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none = {.rlim_cur = 3, .rlim_max = before.rlim_max};
+  DescriptorSlot slot;
+  msghdr into = {.msg_iov = &part, .msg_iovlen = 1};
+  slot.receive_with(into);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const auto received = ::recvmsg(right.get(), &into, 0);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  REQUIRE(received == 1);
+  std::string what;
+  CHECK(kind_of([&] { slot.received(into); }, &what) == ErrorKind::kSystem);
+  CHECK_MESSAGE(what.find("Too many open files") != std::string::npos, what);
 }

@@ -112,8 +112,10 @@ def run(arguments: Sequence[str]) -> int:
         )
         try:
             warned = _warn_of(server, 0)
-            _listen(server, options, memory)
-            with _serve_metrics(server, metrics, options.metrics_listen):
+            with _serve_metrics(server, metrics, options.metrics_listen) as metrics_address:
+                _listen(server, options, memory)
+                if metrics_address:
+                    _say(f"metrics   {metrics_address}")
                 _serve(server, requested, warned, quiet=options.quiet)
             if not options.quiet:
                 _say("stopping" + (": writing the remaining data to disk" if options.data else ""))
@@ -144,14 +146,13 @@ def _listen(server: Server, options: _Options, memory: int) -> None:
 
 
 @contextlib.contextmanager
-def _serve_metrics(server: Server, metrics: Any, listen: str | None) -> Iterator[None]:
-    """A context in which the server's metrics can be read over HTTP, if an address is given."""
+def _serve_metrics(server: Server, metrics: Any, listen: str | None) -> Iterator[str | None]:
+    """A context in which the server's metrics can be read over HTTP, if an address is given; its value is their URL."""
     if listen is None:
-        yield
+        yield None
         return
     with metrics.serve_metrics(listen, lambda: metrics.server_families(server.stats())) as address:
-        _say(f"metrics   {address}")
-        yield
+        yield address
 
 
 def _serve(server: Server, requested: Callable[[], bool], warned: int, *, quiet: bool) -> None:

@@ -1,6 +1,6 @@
 """Parameters in shards of a server, which applies the gradients of all workers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,8 +52,9 @@ class ServedVector:
     A restarted server that keeps its shards continues from their last save; the next pull() fetches those parameters.
 
     With `fresh`, existing shards of this name are dropped and new ones start with `initial`; otherwise existing shards
-    are joined unchanged. Raises as `open_shards()`, and ServerError if the server's shards have other settings or do
-    not exist: a restarted server without a data directory has lost them.
+    are joined unchanged. `prepare` is called before, when all servers have been reached. Raises as `open_shards()`, and
+    ServerError if the server's shards have other settings or do not exist: a restarted server without a data directory
+    has lost them.
     """
 
     parameter_sets = 1
@@ -67,6 +68,7 @@ class ServedVector:
         options: ServedOptions,
         *,
         fresh: bool,
+        prepare: Callable[[], object] = lambda: None,
     ) -> None:
         self._options = options
         self._local_rate = optimizer.learning_rate if options.local_updates else 0.0
@@ -78,7 +80,8 @@ class ServedVector:
         self._outdated = False  # by what the server did with a gradient
         self._reconnections = 0  # before the last fetch
         self._model = open_shards(endpoint, name, len(initial), options.shards, options.servers)
-        self._version = self._model.open(
+        prepare()
+        self._version = self._newest = self._model.open(
             optimizer,
             initial if fresh else None,
             fresh=fresh,
@@ -112,6 +115,8 @@ class ServedVector:
     def apply(self) -> Applied:
         """Adds `gradient` to the sum, and sends the sum at the end of the push period.
 
+        The version that it returns is the newest that is known: of the last fetch, or of a gradient sent since.
+
         A gradient that is not finite, or has a component of 2^60 and more, is refused at once and not added. After a
         dropped one the next pull() fetches. Neither moves the worker's copy.
         """
@@ -119,12 +124,13 @@ class ServedVector:
         if self._options.push_period > 1:
             spend("sum")
             if not add_gradient(self._sum, self.gradient):
-                return Applied(self._version, -1, accepted=False)
+                return Applied(self._newest, -1, accepted=False)
             self._summed += 1
             if self._summed < self._options.push_period:
                 self._move()
-                return Applied(self._version, None)
+                return Applied(self._newest, None)
         version, staleness, verdict = self._model.push(self._sum)
+        self._newest = max(self._newest, version)
         if self._options.push_period > 1:
             self._sum[:] = 0
             self._summed = 0
@@ -132,7 +138,7 @@ class ServedVector:
             self._outdated = True
         elif verdict == "accepted":
             self._move()
-        return Applied(version, -1 if verdict == "refused" else staleness, verdict == "accepted")
+        return Applied(self._newest, -1 if verdict == "refused" else staleness, verdict == "accepted")
 
     def state(self) -> dict[str, Array]:
         """Parameters, moments [M, P] and steps from the server."""
@@ -162,6 +168,7 @@ class ServedVector:
         version = self._model.fetch_into(self.parameters)
         if version is not None:
             self._version = version
+            self._newest = max(self._newest, version)
         self._applied, self._outdated = 0, False
 
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from headrace._native import Signature
@@ -9,10 +10,13 @@ from headrace.parameters.base import ParameterStore
 from headrace.replay.base import ReplayTable
 from headrace.replay.remote import read_token
 
-__all__ = ["LEARNER", "SCHEMES", "Endpoint", "RoleServer", "RunServer", "is_redis", "shown"]
+__all__ = ["LEARNER", "RECONNECT_SECONDS", "SCHEMES", "Endpoint", "RoleServer", "RunServer", "absolute", "is_redis",
+           "shown"]  # fmt: skip
 
 SCHEMES = ("tcp://", "unix:", "dpdk:")
 """With which the address of a server of this package begins."""
+RECONNECT_SECONDS = 60.0
+"""How long a lost connection to a server that may be restarted is retried."""
 LEARNER = "learner"
 """The claim held by a run's learner."""
 
@@ -47,6 +51,13 @@ class Endpoint:
 def is_redis(address: str) -> bool:
     """Whether an address is meant for Redis."""
     return address.startswith(("redis:", "rediss:"))
+
+
+def absolute(address: str) -> str:
+    """The address of the same server in another folder: the path of a Unix socket may be relative."""
+    if not address.startswith("unix:") or address.startswith("unix:@"):
+        return address
+    return f"unix:{Path(address.removeprefix('unix:')).absolute()}"
 
 
 def shown(address: str) -> str:

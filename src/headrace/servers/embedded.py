@@ -3,6 +3,7 @@
 from typing import Any
 
 from headrace._native import Server, Signature
+from headrace.machine import raise_descriptor_limit
 from headrace.replay.table import Table
 from headrace.servers.base import Endpoint, RunServer
 
@@ -13,6 +14,7 @@ class EmbeddedServer(RunServer):
     """The training process calls it directly, roles connect to `address`: a Unix socket, or TCP with a `token`."""
 
     def __init__(self, address: str = "unix:@", token: str = "", reconnect_seconds: float = 0.0) -> None:
+        raise_descriptor_limit()  # each connection takes up to two descriptors
         self._server = Server(token=token.encode() if token else None)
         self._endpoint = Endpoint(self._server.listen(address), token=token, reconnect_seconds=reconnect_seconds)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from headrace._native import Client, ShardedModel
 from headrace.errors import ConfigError, HeadraceError
-from headrace.servers.base import Endpoint, is_redis, shown
+from headrace.servers.base import RECONNECT_SECONDS, Endpoint, is_redis, shown
 from headrace.servers.simulated import SCHEME
 from headrace.servers.simulated_shards import SimulatedShards
 
@@ -40,7 +40,7 @@ def open_shards(
         shards=shards,
         timeout_seconds=_connect_seconds(endpoint),
         token=endpoint.secret(),
-        reconnect_seconds=endpoint.reconnect_seconds,
+        reconnect_seconds=max(endpoint.reconnect_seconds, RECONNECT_SECONDS if servers else 0.0),
     )
 
 

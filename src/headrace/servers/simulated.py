@@ -14,12 +14,11 @@ from headrace.errors import ClosedError, ServerError
 from headrace.replay.batches import Allocate, BatchBuffer, Batches
 from headrace.replay.mixture import SampledBatches
 from headrace.replay.table import Table
-from headrace.servers.base import Endpoint, RunServer
+from headrace.servers.base import RECONNECT_SECONDS, Endpoint, RunServer
 
 __all__ = ["SCHEME", "SimulatedServer", "SimulatedTable", "find_server"]
 
 SCHEME = "simulated:"
-_RECONNECT_SECONDS = 60.0
 _servers: dict[str, "SimulatedServer"] = {}
 
 
@@ -78,7 +77,7 @@ class SimulatedServer(RunServer):
     """The run's server; without faults it lasts as long as the run."""
 
     def __init__(self, address: str) -> None:
-        self._endpoint = Endpoint(address, reconnect_seconds=_RECONNECT_SECONDS)
+        self._endpoint = Endpoint(address, reconnect_seconds=RECONNECT_SECONDS)
         self._native = Server()
         self._shards = Server()
         self.shard_address = ""
@@ -187,7 +186,7 @@ class SimulatedServer(RunServer):
         """The native server, once it is there; raises ClosedError."""
         if self._away or self._closed:
             with self._changed:
-                back = self._changed.wait_for(lambda: self._closed or not self._away, _RECONNECT_SECONDS)
+                back = self._changed.wait_for(lambda: self._closed or not self._away, RECONNECT_SECONDS)
             if self._closed or not back:
                 raise ClosedError("the server is gone")
         return self._native

@@ -139,7 +139,7 @@ class StandaloneServer(RunServer):
     def __init__(self, endpoint: Endpoint, owner: int, run_id: str = "") -> None:
         self._endpoint = endpoint
         self._tables: dict[str, StandaloneTable] = {}
-        self._begun = False
+        self._begun = self._emptied = False
         with contextlib.ExitStack() as undo:
             self._connection = undo.enter_context(contextlib.closing(open_connection(endpoint)))
             self._late_connection = undo.enter_context(contextlib.closing(open_connection(endpoint)))
@@ -160,13 +160,13 @@ class StandaloneServer(RunServer):
         return True
 
     def begin(self, *, fresh: bool) -> None:
-        """Drops blobs and shards of earlier starts, with `fresh` all data of the run; a second call has no effect."""
-        if self._begun:
-            return
-        self._begun = True
-        self._drop_each("parameters")
-        self._drop_each("shards")  # after the notice: a worker that finds no shards waits for the next one
-        if fresh:
+        """Drops blobs and shards of earlier starts, with `fresh` all data of the run; each of them only once."""
+        if not self._begun:
+            self._begun = True
+            self._drop_each("parameters")
+            self._drop_each("shards")  # after the notice: a worker that finds no shards waits for the next one
+        if fresh and not self._emptied:
+            self._emptied = True
             self._drop_each("mailboxes")
             self._drop_each("tables")
 
@@ -176,7 +176,7 @@ class StandaloneServer(RunServer):
         try:
             self._client.open_table(full_name, signature, fresh=fresh, **options)
         except ServerError:
-            if self._begun or not fresh or not self._names("tables") - {full_name}:
+            if self._emptied or not fresh or not self._names("tables") - {full_name}:
                 raise
             self.begin(fresh=True)  # what an earlier run left under other names may have taken the memory
             self._client.open_table(full_name, signature, fresh=True, **options)

@@ -7,12 +7,11 @@ from typing import Any
 
 from headrace.errors import require
 from headrace.fields import check_types
-from headrace.servers.base import SCHEMES, Endpoint, shown
+from headrace.servers.base import RECONNECT_SECONDS, SCHEMES, Endpoint, absolute, shown
 
 __all__ = ["ServerConfig", "require_run_name"]
 
 _SCHEMES = (*SCHEMES, "redis://")
-_RECONNECT_SECONDS = 60.0
 
 
 def require_run_name(name: str) -> None:
@@ -51,11 +50,9 @@ class ServerConfig:
         if self.address is None:
             return None
         token_file = str(self.token_file.absolute()) if self.token_file else ""
-        return Endpoint(self.address, self.run, token_file, _RECONNECT_SECONDS)
+        return Endpoint(self.address, self.run, token_file, RECONNECT_SECONDS)
 
     def to_record(self) -> dict[str, Any]:
         """As JSON, with absolute paths, of a Unix socket too: a run may be resumed in another folder."""
         address, token_file = self.address, str(self.token_file.absolute()) if self.token_file else None
-        if address is not None and address.startswith("unix:") and not address.startswith("unix:@"):
-            address = f"unix:{Path(address.removeprefix('unix:')).absolute()}"
-        return {"address": address, "run": self.run, "token_file": token_file}
+        return {"address": absolute(address) if address else None, "run": self.run, "token_file": token_file}

@@ -164,6 +164,10 @@ class Topology(ABC):
         """
         return None
 
+    def shares_replay(self, algorithm: Algorithm) -> bool:
+        """Whether all workers' experience goes to one table, in the server."""
+        return False
+
     def open_saved_vectors(self) -> OpenVector | None:
         """Opens vectors that a run's checkpoint fits, outside of a run; None if the updater's own vectors do."""
         return None

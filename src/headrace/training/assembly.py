@@ -42,7 +42,8 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
     device = find_device(config, spec)
     config.algorithm.require_spaces(spec)
     config.topology.require_run(config.algorithm, spec, server)
-    begin = partial(server.begin, fresh=fresh)
+    shares_replay = config.topology.shares_replay(config.algorithm)  # then the new table replaces the earlier one
+    begin = partial(server.begin, fresh=fresh and not shares_replay)
     vectors = config.topology.open_vectors(config.algorithm, server.endpoint, run_id, begin)
     with contextlib.ExitStack() as undo:
         if vectors is not None:

@@ -28,8 +28,9 @@ class ProgressRecords:
         self.waited_seconds = 0.0
         """Seconds in which write() has waited for the server."""
 
-    def write_when_due(self, now: float) -> None:
-        """Writes about once a second, or a second after a write that took longer; `now` is monotonic()."""
+    def write_when_due(self) -> None:
+        """Writes about once a second, or a second after a write that took longer."""
+        now = monotonic()
         if now >= self._next:
             self.write()
             written = monotonic()

@@ -1,8 +1,8 @@
 """Runs a program of roles: the main loop, its stopping rules, evaluations, checkpoints and records."""
 
 import contextlib
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,10 @@ from headrace.clock import monotonic, random_bits, simulated_cores, sleep
 from headrace.errors import (
     ClosedError,
     DivergenceError,
-    EnvironmentFault,
-    HeadraceError,
     LaunchError,
     ReplayError,
     ServerError,
     StorageError,
-    error_line,
 )
 from headrace.launch.base import Launcher
 from headrace.launch.guard import Guard
@@ -32,10 +29,11 @@ from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
 from headrace.training.assembly import assemble
 from headrace.training.callbacks import Callbacks
-from headrace.training.checkpoint import Checkpoint, has_checkpoint
+from headrace.training.checkpoint import Checkpoint
 from headrace.training.checkpoint_schedule import CheckpointSchedule
 from headrace.training.continuation import restore
 from headrace.training.evaluation_schedule import EvaluationSchedule
+from headrace.training.failures import Failures
 from headrace.training.hang_watch import HangWatch
 from headrace.training.interrupts import Interrupts
 from headrace.training.progress_records import ProgressRecords
@@ -46,10 +44,10 @@ from headrace.training.separate_actors import how_to_start
 from headrace.training.session import open_session
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
+from headrace.training.tick_schedule import TickSchedule
 
 __all__ = ["Trainer"]
 
-_OUTAGE_SECONDS = 1.0
 _SAVE_SECONDS = 5.0
 """How long other servers have to give what a checkpoint needs, after the run's server was given up."""
 _STEP_TIMEOUT_SECONDS = 0.05
@@ -84,6 +82,7 @@ class Trainer:
         self._callbacks = callbacks or Callbacks()
         run.add_sink(self._callbacks)
         self._display = display
+        self._failures = Failures(run, display)
         self._checkpoint = checkpoint
         state = checkpoint.state if checkpoint else None
         resumptions = state.resumptions + 1 if state else 0
@@ -92,7 +91,7 @@ class Trainer:
             undo.enter_context(self._watches)
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
-            with self._unexpected_logged():
+            with self._failures.in_one_line():
                 site = self._watches.enter_context(config.launcher.open(updater_seed(config.seed, resumptions)))
             self._hang_watch.watch_roles(site.progress)
             for notice in site.notices:
@@ -109,7 +108,7 @@ class Trainer:
                 reconnect_seconds=site.reconnect_seconds,
             )
             undo.callback(self._server.close)
-            with self._hang_watch.watching(), self._unexpected_logged():
+            with self._hang_watch.watching(), self._failures.in_one_line():
                 built = assemble(
                     config,
                     self._server,
@@ -127,7 +126,7 @@ class Trainer:
             self._session = open_session(
                 config, run, display, built, self._server, self._separate, run_id=run_id, start=start, state=state
             )
-            with self._unexpected_logged():
+            with self._failures.in_one_line():
                 self._wire(start, launcher or site.make_launcher, local_actors, site.check_roles)
             self._interrupts = self._watches.enter_context(Interrupts(self._give_up))
             undo.pop_all()  # run() closes all of these
@@ -168,20 +167,19 @@ class Trainer:
         )
         self._reports = Reports(session, self._schedule, self._supervisor)
         self._records = ProgressRecords(session, self._publisher)
-        self._next_tick = monotonic()
-        self._outages, self._waited_seconds = self._server.outages(), 0.0
+        self._ticks = TickSchedule(session, self._supervisor, self._reports, self._records)
 
     def run(self) -> dict[str, Any]:
         """Trains until a stopping rule applies and returns the summary; nothing of the run is left running."""
         interrupts = self._interrupts
         try:
-            with self._unexpected_logged():
+            with self._failures.in_one_line():
                 if self._checkpoint:
                     begin = monotonic()
                     with self._watching():
                         restore(self._session, self._checkpoint)
-                    self._next_tick = monotonic()
-                    self._clock.skip(self._next_tick - begin)
+                    self._ticks.follow()
+                    self._clock.skip(monotonic() - begin)
                 return self._finish(self._train_or_save(interrupts), interrupts)
         except (ReplayError, ServerError) as error:
             if self._separate is None:
@@ -190,7 +188,7 @@ class Trainer:
             if interrupts.gave_up:
                 reason = "it did not answer when the run was asked to stop"
             raise LaunchError(
-                f"the run can't continue with the server at {shown(server)}: {reason}{self._continuation}"
+                f"the run can't continue with the server at {shown(server)}: {reason}{self._failures.continuation}"
             ) from error
         except StorageError as error:
             raise self._follow_directory() or error from None
@@ -202,53 +200,19 @@ class Trainer:
             with self._watches:
                 self._end()
 
-    @contextlib.contextmanager
-    def _unexpected_logged(self) -> Iterator[None]:
-        """A context in which an exception that is not Headrace's own becomes one line; its traceback goes to a log."""
-        try:
-            yield
-        except HeadraceError:
-            raise
-        except Exception as error:
-            raise LaunchError(f"training failed: {self._logged(error)}{self._continuation}") from error
-
-    def _logged(self, error: Exception) -> str:
-        """The error as a line that names the log of its traceback."""
-        log = self._run.logs_path / "training.log"
-        with contextlib.suppress(OSError):  # the error itself matters more
-            log.parent.mkdir(exist_ok=True)
-            log.write_text("".join(traceback.format_exception(error)))
-        return f"{error_line(error)}; where: {log}"
-
-    @property
-    def _continuation(self) -> str:
-        """What to do after a failure, at the end of its message."""
-        return "; headrace resume continues from the checkpoint" if has_checkpoint(self._run.checkpoints_path) else ""
-
     def _end(self) -> None:
         """Ends everything that belongs to the run."""
         with contextlib.ExitStack() as ends:
             ends.callback(self._evaluations.close)
             ends.callback(self._server.close)
-            ends.callback(self._told, self._close_program)
-            ends.callback(self._told, self._supervisor.stop)
+            ends.callback(self._failures.tell, self._close_program)
+            ends.callback(self._failures.tell, self._supervisor.stop)
             with contextlib.suppress(ServerError):  # the server may be the reason for the end
                 self._publisher.end()
 
     def _close_program(self) -> None:
         with self._watching():
             self._program.close()
-
-    def _told(self, end: Callable[[], None]) -> None:
-        """Ends a part of the run, whose own mistakes are only told: everything important is done."""
-        try:
-            end()
-        except EnvironmentFault as fault:
-            self._display.message(str(fault))
-        except HeadraceError:
-            raise
-        except Exception as error:
-            self._display.message(f"the run did not end as it should: {self._logged(error)}")
 
     def _watching(self) -> contextlib.AbstractContextManager[None]:
         """A context for calls of environments in this process, if the program acts in it."""
@@ -290,7 +254,7 @@ class Trainer:
             raise
         except Exception as error:
             if isinstance(error, ClosedError):
-                self._skip_gap(server_lost=True)
+                self._ticks.skip_gap(server_lost=True)
                 self._server.close()  # it was waited for long enough
             if self._learner.steps:
                 with contextlib.suppress(ServerError):  # workers' shared state may have been lost with the server
@@ -324,7 +288,7 @@ class Trainer:
         if interrupts.requested:
             return "interrupt"
         evaluates = self._program.deterministic or self._schedule.seconds_left <= 0
-        if evaluates or self._clock.paused or monotonic() >= self._next_tick:
+        if evaluates or self._clock.paused or self._ticks.due:
             self._collect()
             self._schedule.resume_training()
             stopped_by = self._stopped_by()
@@ -336,42 +300,19 @@ class Trainer:
 
     def _tick(self) -> None:
         """Work that is due by wall clock: supervision, display, records, checkpoint."""
-        now = monotonic()
-        if now < self._next_tick:
+        if not self._ticks.due:
             return
-        self._skip_gap()
+        self._ticks.skip_gap()
         self._run.require_place()  # also while an evaluation pauses training and nothing is recorded
-        self._next_tick = now + self._reports.period_seconds
+        self._ticks.follow(self._reports.period_seconds)
         self._records.look(paused=self._clock.paused)
         self._supervisor.check()
-        self._records.write_when_due(now)
+        self._records.write_when_due()
         self._checkpoints.save_when_due()
-
-    def _skip_gap(self, *, server_lost: bool = False) -> None:
-        """Does not count a long turn as time without heartbeats, nor time spent waiting for the server as training.
-
-        A server that is stopped, or behind a network that is down for a while, need not lose a connection.
-        """
-        now = monotonic()
-        gap = now - self._next_tick
-        outages, self._outages = self._outages, self._server.outages()
-        waited, self._waited_seconds = self._waited_seconds, self._waits()
-        lost = gap if server_lost or self._outages != outages else self._waited_seconds - waited
-        if gap > _OUTAGE_SECONDS:
-            self._next_tick = now
-            self._supervisor.skip(gap)
-        if lost > _OUTAGE_SECONDS and not self._clock.paused:
-            self._clock.skip(lost)
-            self._program.skip(lost)
-            self._records.look(paused=True)
-
-    def _waits(self) -> float:
-        """Seconds in which this thread has waited for the server so far."""
-        return self._program.waited_seconds + self._reports.waited_seconds + self._records.waited_seconds
 
     def _collect(self) -> bool:
         """Processes all reports that have arrived; returns whether the server was restarted."""
-        self._reports.collect(self._skip_gap)  # before a report pauses the clock
+        self._reports.collect(self._ticks.skip_gap)  # before a report pauses the clock
         if not self._publisher.renew(paused=self._clock.paused):
             return False
         self._session.record_event("server-restart")
@@ -415,11 +356,9 @@ class Trainer:
         episodes = self._config.final_evaluation_episodes if self._learner.steps else 0
         if stopped_by not in ("score", "interrupt") and episodes and not self._evaluate_finally(episodes, interrupts):
             stopped_by = "interrupt"
-        replay = self._config.algorithm.replay
-        if stopped_by in ("steps", "time") and not self._learner.steps and replay is not None:
+        if stopped_by in ("steps", "time") and not self._learner.steps:
             self._display.message(
-                "no update was made, and the policy is the initial one: the run ended before "
-                f"{replay.learning_starts:,} transitions were stored (learning_starts)"
+                f"no update was made, and the policy is the initial one: the run ended before {self._missing()}"
             )
         interrupts.acknowledge()
         self._records.write()
@@ -433,6 +372,17 @@ class Trainer:
         )
         self._run.write_summary(summary)
         return summary
+
+    def _missing(self) -> str:
+        """What the first update of a run that made none would have needed."""
+        config, topology = self._config, self._config.topology
+        replay = config.algorithm.replay
+        if replay is not None:
+            tables = topology.acting_processes if topology.has_workers and not topology.shares_replay(replay) else 1
+            needed = tables * max(math.ceil(replay.learning_starts / tables), replay.batch_size)
+            if self._records.stats["size"] < needed:
+                return f"{needed:,} transitions were stored (learning_starts, and a batch for each table)"
+        return "the first one"
 
     def _evaluate_finally(self, episodes: int, interrupts: Interrupts) -> bool:
         """Evaluates the final policy and saves the result; returns False after an interrupt."""

@@ -25,6 +25,7 @@ from headrace.launch.base import Site
 from headrace.launch.ray.hosts import ServerHost, free_port
 from headrace.launch.ray.launcher import RayLauncher
 from headrace.servers import Endpoint
+from headrace.servers.base import RECONNECT_SECONDS
 from headrace.signals import held_back
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["open_cluster"]
 
 _CONNECT_SECONDS = 5.0
-_RECONNECT_SECONDS = 60.0
 _SERVER_SECONDS = 60.0
 _SHUTDOWN_SECONDS = 30.0
 _NOT_UPLOADED = ["runs", ".git", ".venv", "build", "__pycache__"]
@@ -75,7 +75,7 @@ def open_cluster(config: "Ray") -> Iterator[Site]:
         elif own:
             yield Site(make_launcher)  # one machine: a Unix socket is faster, and needs no secret
         else:
-            yield Site(make_launcher, f"tcp://{_own_address(config)}:0", secrets.token_hex(32), _RECONNECT_SECONDS)
+            yield Site(make_launcher, f"tcp://{_own_address(config)}:0", secrets.token_hex(32), RECONNECT_SECONDS)
     finally:
         with contextlib.ExitStack() as last:
             last.callback(thread.shutdown, wait=False)
@@ -109,7 +109,7 @@ def _server(config: "Ray", address: str) -> Iterator[tuple[Endpoint, tuple[str, 
         ) from None
     except RayError as error:
         raise ConfigError(f"the server can't be started on node {address}: {error_line(error)}") from None
-    yield Endpoint(listened, "default", reconnect_seconds=_RECONNECT_SECONDS, token=token), found
+    yield Endpoint(listened, "default", reconnect_seconds=RECONNECT_SECONDS, token=token), found
     try:
         notices = [each for each in ray.get(server.close.remote(), timeout=_SERVER_SECONDS) if each not in found]
     except RayError as error:

@@ -74,10 +74,6 @@ class Workers(Topology):
         """Each worker steps the environments of one process."""
         return cls(envs_per_worker=sizing.environments, chunk_steps=sizing.chunk_steps)
 
-    def shares_replay(self, algorithm: Algorithm) -> bool:
-        """Whether all workers' experience goes to one table, in the server."""
-        return False
-
     def require_run(self, algorithm: Algorithm, spec: EnvironmentSpec, server: "RunServer") -> None:
         """Raises ConfigError for a recurrent policy, with which workers do not act, and as table_options()."""
         if not algorithm.own_network and algorithm.architecture(spec).recurrent:

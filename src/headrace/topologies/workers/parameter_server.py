@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError, require
 from headrace.fields import MOST_STEPS, require_positive, require_unused
-from headrace.servers.base import SCHEMES, Endpoint, shown
+from headrace.servers.base import SCHEMES, Endpoint, absolute, shown
 from headrace.topologies.config import Begin
 from headrace.topologies.workers.config import Workers
 
 if TYPE_CHECKING:
     from headrace.topologies.base import SharedVectors
 
-__all__ = ["ParameterServer"]
+__all__ = ["MOST_CONNECTIONS", "ParameterServer"]
 
 _MOST_SHARDS = 1_024
 """Of a model (native/io/sharded_model.h)."""
-_MOST_CONNECTIONS = 4_096
+MOST_CONNECTIONS = 4_096
 """Of a server, unless it is started with another limit: each process has one for each shard there."""
 _MOST_COMPENSATED = 255
 """Workers whose fetched parameters a shard keeps, next to those of the training process (native/core/shard.h)."""
@@ -65,15 +65,21 @@ class ParameterServer(Workers):
                 "local_updates is true, and fetch_period and push_period are 1, where every gradient is followed by a "
                 "fetch, which replaces the worker's copy: one of them must be above 1"
             )
-        servers = self.shard_servers
+        servers = tuple(map(absolute, self.shard_servers))  # a run may be resumed in another folder
+        object.__setattr__(self, "shard_servers", servers)
         valid = all(server.startswith(SCHEMES) for server in servers)
         require("shard_servers", " ".join(map(shown, servers)), valid, "addresses, tcp://, unix: or dpdk:")
         enough = f"above {len(servers)}, the number of shard_servers, or one of them has none"
         require("shards", self.shards, self.shards > len(servers), enough)
         processes = self.acting_processes + 1
         connections = -(-self.shards // (1 + len(servers))) * processes
-        few = f"so few that {processes} processes need at most {_MOST_CONNECTIONS:,} connections to a server"
-        require("shards", self.shards, connections <= _MOST_CONNECTIONS, few)
+        few = f"so few that {processes} processes need at most {MOST_CONNECTIONS:,} connections to a server"
+        require("shards", self.shards, connections <= MOST_CONNECTIONS, few)
+        if self.staleness == "compensate" and self.local_updates:
+            raise ConfigError(
+                "staleness is compensate and local_updates is true: one of them is required to be left out, since the "
+                "correction is for the change since the last fetch, which local updates already contain in part"
+            )
         if self.staleness == "compensate" and self.push_period > 1:
             raise ConfigError(
                 f"staleness is compensate and push_period is {self.push_period}: 1 is required, since the correction "
@@ -143,4 +149,4 @@ class ParameterServer(Workers):
             staleness_limit=self.staleness_limit,
             compensation=self.compensation,
         )
-        return ServedVectors(name, options, endpoint, begin)
+        return ServedVectors(name, options, endpoint, begin, self.acting_processes + 1)

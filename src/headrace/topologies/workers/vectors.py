@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions, SharedModel
 from headrace.clock import random_bits
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, require
 from headrace.gradients.base import ParameterVector, SharedOptions
 from headrace.gradients.handles import ServedHandle, SharedHandle, VectorHandle
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.gradients.shared import OverseenVector
 from headrace.servers import Endpoint, drop_earlier_shards, drop_shards, lost_updates
 from headrace.topologies.config import Begin
+from headrace.topologies.workers.parameter_server import MOST_CONNECTIONS
 
 __all__ = ["MemoryVectors", "ServedVectors"]
 
@@ -75,9 +76,12 @@ class ServedVectors:
     those of this start.
     """
 
-    def __init__(self, name: str, options: ServedOptions, endpoint: Endpoint, begin: Begin | None) -> None:
+    def __init__(
+        self, name: str, options: ServedOptions, endpoint: Endpoint, begin: Begin | None, processes: int
+    ) -> None:
         self._endpoint = endpoint
         self._begin = begin
+        self._processes = processes
         self._vectors: list[ServedVector] = []
         self._handles: list[ServedHandle] = []
         self._reconnections = 0
@@ -88,14 +92,14 @@ class ServedVectors:
 
     def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
         """Creates the shards of the next vector [P]."""
-        if not self._vectors:
-            if self._begin is not None:
-                self._begin()
-            drop_earlier_shards(self._endpoint, self._model, self._options.servers)
         handle = ServedHandle(self._options_for(len(initial)), self._next_name())
-        vector = ServedVector(initial, options, self._endpoint, handle.name, handle.options, fresh=True)
+        self._require_connections(handle.options.shards)
+        prepare = self._drop_earlier if not self._handles else lambda: None
+        self._handles.append(handle)  # before: a server that refuses its shards leaves those on the others
+        vector = ServedVector(
+            initial, options, self._endpoint, handle.name, handle.options, fresh=True, prepare=prepare
+        )
         self._vectors.append(vector)
-        self._handles.append(handle)
         return vector
 
     @property
@@ -125,9 +129,25 @@ class ServedVectors:
 
     def close(self) -> None:
         """Closes the connections and drops the shards on additional servers, which no later run would replace."""
-        for vector, handle in zip(self._vectors, self._handles, strict=True):
-            vector.close()
+        self.give_up()
+        for handle in self._handles:
             drop_shards(self._endpoint, handle.name, handle.options.servers)
+
+    def _require_connections(self, shards: int) -> None:
+        """Raises ConfigError if all processes' connections for the vectors so far and for these shards are too many."""
+        servers = 1 + len(self._options.servers)
+        each = sum(-(-count // servers) for count in (*(handle.options.shards for handle in self._handles), shards))
+        vectors = len(self._handles) + 1
+        few = (
+            f"so few that {self._processes} processes need at most {MOST_CONNECTIONS:,} connections to a server, one "
+            "for each shard there" + (f" of each of {vectors} vectors of parameters" if vectors > 1 else "")
+        )
+        require("shards", self._options.shards, each * self._processes <= MOST_CONNECTIONS, few)
+
+    def _drop_earlier(self) -> None:
+        if self._begin is not None:
+            self._begin()
+        drop_earlier_shards(self._endpoint, self._model, self._options.servers)
 
     def _next_name(self) -> str:
         return f"{self._name}/vector-{len(self._handles)}" if self._handles else self._name
