@@ -6,6 +6,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from headrace.launch.guard import Guard
 
@@ -56,6 +59,24 @@ def test_the_guard_restores_its_process() -> None:
         assert mark.startswith("HEADRACE_RUN_")
         with Guard("the test"):
             assert len(set(os.environ) - set(before)) == 2
+    assert dict(os.environ) == before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_an_interrupt_while_the_watcher_starts_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    before = dict(os.environ)
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt), Guard("the test"):
+        raise AssertionError
+    assert [process.returncode for process in started] == [0]
     assert dict(os.environ) == before
     assert signal.set_wakeup_fd(-1) == -1
 

@@ -10,12 +10,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError, StorageError
-from headrace.report import run_paths
+from headrace.report import run_directory, run_paths
 from headrace.report.run_directory import RunDirectory
 from headrace.report.run_paths import default_run_directory
 
@@ -152,6 +153,20 @@ def test_create_refuses_other_files_and_leaves_nothing(tmp_path):
     with pytest.raises(CheckpointError, match=r"holds other files \(a, b, c, \.\.\.\); choose another --run-dir"):
         RunDirectory.create(tmp_path, "{}")
     assert sorted(os.listdir(tmp_path)) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), StorageError("no space")])
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_creation_that_fails_leaves_nothing(tmp_path, monkeypatch, error, existed):
+    path = tmp_path / "run"
+    if existed:
+        path.mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr(run_directory, "write_output", Mock(side_effect=error))
+        with pytest.raises(type(error)):
+            RunDirectory.create(path, "{}")
+    assert path.exists() == existed
+    RunDirectory.create(path, "{}").close()
 
 
 def test_create_refuses_a_file(tmp_path):

@@ -33,6 +33,13 @@ def test_mp4_round_trip(tmp_path, height, width):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_name_with_a_colon_is_a_file(tmp_path, monkeypatch):
+    pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.chdir(tmp_path)
+    assert write_video(frames(3, 64, 96), Path("12:30.mp4"), fps=30) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["12:30.mp4"]
+
+
 def test_an_mp4_that_ffmpeg_could_not_finish_is_an_error(tmp_path, monkeypatch):
     ffmpeg = pytest.importorskip("imageio_ffmpeg")
     original = ffmpeg.write_frames

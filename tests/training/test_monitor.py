@@ -44,6 +44,13 @@ def test_an_actor_s_wait_for_an_evaluation_is_not_training_time(monitor: Monitor
     assert monitor.actor_seconds["push"] == 3.0
 
 
+def test_actors_that_end_because_they_are_asked_to_were_alive(monitor: Monitor) -> None:
+    monitor.add(0, acted())
+    monitor.keep_count_of_actors()
+    monitor.forget(0)
+    assert snapshot(monitor, 10.0, learner_steps=0).actors_alive == 1
+
+
 def test_rates_are_those_of_the_last_interval(monitor: Monitor) -> None:
     monitor.add(0, acted(1_000))
     first = snapshot(monitor, 10.0, learner_steps=20)

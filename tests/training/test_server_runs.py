@@ -20,7 +20,7 @@ from headrace.replay import BatchBuffer
 from headrace.roles import gate
 from headrace.servers import LEARNER, Endpoint, connect_role, open_server, standalone
 from headrace.topologies.workers import Hogwild, ParameterServer
-from headrace.training import supervision, tick_schedule
+from headrace.training import supervision, tick_schedule, trainer
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.evaluation import Evaluations, Moment
 from headrace.training.evaluation_schedule import EvaluationSchedule

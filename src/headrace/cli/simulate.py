@@ -15,6 +15,7 @@ from headrace.cli.ending import FAILURES, repeatable
 from headrace.cli.train import RunOptions, read_run_options
 from headrace.errors import ConfigError, require
 from headrace.launch.simulated import Simulated
+from headrace.report.output import write_output
 from headrace.report.run_paths import default_run_directory, require_output, require_output_folder
 from headrace.settings import preset
 from headrace.signals import held_back
@@ -86,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
             write_tables(predictions, path)
             command = shlex.join(["headrace", "simulate", *words])
             title = f"{config.environment} · {config.algorithm.name} · {config.topology.name}, simulated"
-            (path / "index.html").write_text(present(title, command, predictions), encoding="utf-8")
+            write_output(path / "index.html", present(title, command, predictions))
     table = Table(
         "cores", "steps/s", "updates/s", "staleness", "cores busy", "bottleneck", "return", "ended by", box=None
     )

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from headrace.launch import watcher
+from headrace.signals import held_back
 
 __all__ = ["Guard"]
 
@@ -39,6 +40,15 @@ class Guard:
         self._wakeup: int | None = None
 
     def __enter__(self) -> Self:
+        try:
+            with held_back():  # else an interrupt during the start would leave a watcher that nothing ends
+                self._start()
+        except KeyboardInterrupt:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _start(self) -> None:
         page = os.memfd_create(self._mark)
         os.ftruncate(page, mmap.PAGESIZE)
         self._page = mmap.mmap(page, mmap.PAGESIZE)
@@ -58,7 +68,6 @@ class Guard:
         os.environ[self._mark] = "1"
         if threading.current_thread() is threading.main_thread():  # works even while Python's lock is held
             self._wakeup = signal.set_wakeup_fd(self._link.fileno(), warn_on_full_buffer=False)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -72,15 +72,15 @@ class RunDirectory:
             require_vacant(path)
             path.mkdir(parents=True, exist_ok=True)
         run = cls(path, RunLock(path), made=made)
-        try:
+        with ExitStack() as undo:
+            undo.callback(run.close)
             require_vacant(path)  # another process may have made it first, and have ended
+            undo.callback(run.discard_unused)
             with while_writing(path):
                 for folder in FOLDERS:
                     (path / folder).mkdir(exist_ok=True)
             write_output(run.config_path, config_json)
-        except BaseException:
-            run.close()
-            raise
+            undo.pop_all()
         return run
 
     @classmethod
@@ -269,7 +269,7 @@ class RunDirectory:
         with while_writing(self.path):
             for folder in folders:
                 folder.rmdir()
-            self.config_path.unlink()
+            self.config_path.unlink(missing_ok=True)
             (self.path / LOCK).unlink()
             if self._made:
                 self.path.rmdir()

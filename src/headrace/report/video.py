@@ -149,7 +149,7 @@ def _ffmpeg() -> Any:
 @contextlib.contextmanager
 def _finished(path: Path, *, keep: bool = True) -> Iterator[Path]:
     """A temporary path next to `path`, renamed to `path` at the end; removed after an error or without `keep`."""
-    draft = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    draft = path.absolute().with_name(f".{path.stem}.tmp{path.suffix}")  # ffmpeg reads "12:" in a name as a protocol
     try:
         try:
             yield draft

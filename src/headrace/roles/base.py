@@ -165,8 +165,8 @@ class Learning(Protocol):
     """A clock with LEARNER_PHASES."""
 
     @property
-    def mean_staleness(self) -> float:
-        """The staleness of all batches or gradients since the start or the resumption."""
+    def mean_staleness(self) -> float | None:
+        """The staleness of all batches or gradients since the start or the resumption; None if there were none."""
 
     @property
     def version(self) -> int:

@@ -56,9 +56,9 @@ class Learner:
         return self._publisher.version if self._publisher else self.steps + 1
 
     @property
-    def mean_staleness(self) -> float:
+    def mean_staleness(self) -> float | None:
         """Mean of `staleness` over all updates of this object."""
-        return self._staleness_sum / max(1, self._updates)
+        return self._staleness_sum / self._updates if self._updates else None
 
     def publish(self) -> None:
         """Publishes the current policy under version steps + 1 and waits until it is published."""

@@ -35,6 +35,7 @@ class Monitor:
         self._workers = config.topology.has_workers
         self._returns: deque[float] = deque(maxlen=100)
         self._greedy: deque[float] = deque(maxlen=20)
+        self._alive_at_end: int | None = None
         self._last_report: dict[int, float] = {}  # monotonic() of each actor's last report
         self._off_clock: dict[int, float] = {}  # seconds that each actor waited for evaluations, not yet subtracted
         self._last = start
@@ -73,6 +74,13 @@ class Monitor:
         """Removes an actor that ended."""
         self._last_report.pop(index, None)
         self._off_clock.pop(index, None)
+
+    def keep_count_of_actors(self) -> None:
+        """Keeps the number of actors that are alive: from now on they end because they are asked to."""
+        self._alive_at_end = self._count_alive()
+
+    def _count_alive(self) -> int:
+        return sum(monotonic() - reported < _SILENT_SECONDS for reported in self._last_report.values())
 
     @property
     def near_greedy_return(self) -> float | None:
@@ -116,7 +124,7 @@ class Monitor:
             bottleneck=None if self._workers else _bottleneck(actor_times, learner_times, learner.steps),
             actor_times=actor_times,
             learner_times=learner_times,
-            actors_alive=sum(monotonic() - reported < _SILENT_SECONDS for reported in self._last_report.values()),
+            actors_alive=self._count_alive() if self._alive_at_end is None else self._alive_at_end,
             actors_total=self._actors,
             role=self._config.topology.acting_kind,
             paused=evaluations.pending,

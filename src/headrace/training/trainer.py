@@ -345,6 +345,7 @@ class Trainer:
         """Ends the actors, saves, evaluates the final policy, and writes the summary."""
         if not self._clock.paused:
             self._clock.pause()
+        self._monitor.keep_count_of_actors()
         try:
             self._publisher.end()
             self._supervisor.stop(but="evaluator")

@@ -122,7 +122,7 @@ def _server(config: "Ray", address: str) -> Iterator[tuple[Endpoint, tuple[str, 
 
 def _connect(config: "Ray", thread: Executor) -> bool:
     """Connects this process to the cluster; returns whether the cluster was started for it."""
-    address = config.ray_address or os.environ.get("RAY_ADDRESS")
+    address = config.ray_address or os.environ.get("RAY_ADDRESS") or None
     if address not in (None, "auto", "local"):
         _require_listener(str(address))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no statistics
