@@ -4,9 +4,9 @@
 // connection that is lost, or a reply that does not come in time, is not an error within `reconnect_timeout`: the
 // client reconnects, with growing pauses, repeats its claims and sends the request again.
 //
-// Threading: every method may be called from any thread; calls queue, and are served in order. Between two requests,
-// an insert or a sample that the server holds lets the others pass, except inserts where it is an insert: after 10 s at
-// most, and after 1 s once a call has had to queue. close() ends a call that is under way. A call
+// Threading: every method may be called from any thread; calls queue, and are served in order. An insert or a sample
+// that the server holds lets the others pass between two of its requests: after 10 s at most, and after 1 s once a call
+// has had to queue. Only inserts wait until an earlier insert has ended. close() ends a call that is under way. A call
 // that is broken off by the interrupt closes the connection, since its reply may still come; with a reconnect_timeout
 // the next call makes a new one.
 #pragma once

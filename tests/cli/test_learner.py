@@ -259,7 +259,7 @@ def test_logs_that_cannot_be_written_are_refused_before_a_server_is_asked(
 
 @pytest.mark.parametrize("existed", [True, False])
 def test_a_directory_for_logs_that_stays_empty_is_removed_unless_it_existed(existed, tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.settings.server._RECONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("headrace.settings.server.RECONNECT_SECONDS", 0.2)
     logs = tmp_path / "logs"
     if existed:
         logs.mkdir()

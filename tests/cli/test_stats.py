@@ -147,7 +147,7 @@ def test_a_listener_that_is_not_a_server(monkeypatch, tmp_path, impostor, words,
     monkeypatch.chdir(tmp_path)
     for module in ("headrace.cli.visit", "headrace.servers.standalone"):
         monkeypatch.setattr(f"{module}._CONNECT_SECONDS", 0.2)
-    monkeypatch.setattr("headrace.settings.server._RECONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("headrace.settings.server.RECONNECT_SECONDS", 0.2)
     address = impostor(lambda request: answer)
     given = {"stats": [address], "drop": [address, "run"], "actor": ["--server", address]}
     assert main([*words, *given.get(words[0], ["CartPole-v1", "--server", address])]) == 2

@@ -95,7 +95,7 @@ def test_a_run_continues_after_redis_was_flushed_and_restarted(
 def test_a_run_whose_redis_is_lost_ends_with_one_line_and_a_checkpoint(
     train: Callable[..., dict[str, Any]], redis_server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(server_module, "_RECONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(server_module, "RECONNECT_SECONDS", 0.5)
     with pytest.raises(HeadraceError) as caught:
         train(Mishaps(redis_server.stop), time_limit_seconds=200)
     assert f"no Redis at {redis_server.address}/0: " in str(caught.value)

@@ -203,7 +203,7 @@ def test_a_run_that_is_asked_to_stop_does_not_wait_for_parameters_on_a_stopped_s
 def test_a_run_whose_server_stays_unavailable_is_saved_and_ends(
     start: Any, server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "_RECONNECT_SECONDS", 4.0)
+    monkeypatch.setattr(server_module, "RECONNECT_SECONDS", 4.0)
     run = start(server_process.address, steps=10**9, evaluation_period_seconds=1e6)
     run.wait(50)
     server_process.kill()

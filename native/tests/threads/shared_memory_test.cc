@@ -127,7 +127,7 @@ TEST_CASE("if more than one descriptor arrives, all are closed") {
   }
 }
 
-TEST_CASE("a descriptor that a process with too many open files can't have is missed") {
+TEST_CASE("a descriptor that can't be received because too many files are open is reported as that") {
   std::array<int, 2> ends;
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
   const FileDescriptor left(ends[0]);
