@@ -84,7 +84,7 @@ def test_a_server_whose_metrics_address_is_refused_offers_none(capsys):
         assert main(["serve", "--listen", "tcp://127.0.0.1:0", "--metrics-listen", port]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert f"metrics_listen is {port}" in printed.err
+    assert f"metrics_listen is '{port}', which can't be used" in printed.err
 
 
 @pytest.mark.parametrize(("address", "sent"), [(None, None), ("redis://user:secret@host:1", "redis://user@host:1")])

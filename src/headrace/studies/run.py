@@ -1,6 +1,7 @@
 """Runs any study: measures the cases that its files do not contain yet, and writes its page."""
 
 import multiprocessing
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
@@ -180,12 +181,18 @@ def _names(study: Study, plan: Plan, name: str) -> list[str]:
 def _shown(
     study: Study, plan: Plan, found: Mapping[str, Sequence[dict[str, Any]]], scale: Scale, plan_of: PlanOf
 ) -> tuple[dict[str, Rows], list[str]]:
-    """The rows of each part that a page shows, and how many it does not: settings of one figure are not mixed."""
+    """The rows of each part that a page shows, and how many it does not: settings of one figure are not mixed.
+
+    A row of another scale is shown next to those of this one if it is of a case that both scales have.
+    """
     shown: dict[str, Rows] = {}
     notes = []
     for part, rows in found.items():
         of_scale = [row for row in rows if f" --scale {scale} " in row["command"]]
-        commands = dict.fromkeys(row["command"] for row in of_scale or rows)
+        commands = dict.fromkeys(
+            re.sub(" --scale [a-z]+ ", f" --scale {scale} ", row["command"]) if of_scale else row["command"]
+            for row in rows
+        )
         names = list(
             dict.fromkeys(name for each in (plan, *map(plan_of, commands)) for name in _names(study, each, part))
         )
