@@ -118,6 +118,21 @@ def test_a_page_shows_the_rows_of_all_commands(stand_in, tmp_path, origin) -> No
         assert ("1 row of another scale" in page) is hidden
 
 
+def test_a_case_that_both_scales_have_is_shown_on_the_page_of_either(stand_in, tmp_path, origin) -> None:
+    study = stand_in(ActorQ, crossover=lambda case: dict.fromkeys(CROSSOVER_COLUMNS, 1.0))
+
+    def plan_of(command: str) -> Plan:
+        scale = command.split()[6]
+        both, own = CrossoverCase(65, int(command.split()[4])), CrossoverCase(66, len(scale))
+        return {"crossover": (both, own), "training": ()}
+
+    for batch, scale in ((3, "small"), (5, "full")):
+        known = replace(origin, command=f"headrace study actorq --batch {batch} --scale {scale} --output out")
+        run_plan(study, scale, plan_of(known.command), tmp_path, lambda line: None, known)
+    render_study(study, "full", ActorQOptions(), tmp_path, known, plan_of)
+    assert "crossover: 1 row of another scale" in (tmp_path / "actorq.html").read_text()  # small's own
+
+
 def test_rows_that_a_page_does_not_show_are_counted(stand_in, tmp_path, origin) -> None:
     study = stand_in(ActorQ, crossover=lambda case: dict.fromkeys(CROSSOVER_COLUMNS, 1.0))
     known = replace(origin, command="headrace study actorq --scale small --output out")
