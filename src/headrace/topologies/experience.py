@@ -15,7 +15,7 @@ from headrace.servers import RunServer
 from headrace.topologies.base import RunContext
 from headrace.types import EnvironmentSpec
 
-__all__ = ["add_table", "table_options"]
+__all__ = ["add_table", "table_options", "transitions_to_start"]
 
 _HEADER_BYTES = 64
 _STEP_BYTES = 8 + 5 * 4  # policy version, first, last, reward, discount, priority
@@ -27,6 +27,11 @@ def add_table(context: RunContext, environments: int, chunk_steps: int) -> Repla
     options = table_options(context.off_policy, context.spec, context.server, environments, chunk_steps, context.seed)
     signature = context.off_policy.table_form(context.spec, chunk_steps).signature
     return context.server.add_table(REPLAY.name, signature, fresh=context.fresh, **options)
+
+
+def transitions_to_start(algorithm: OffPolicy, tables: int = 1) -> int:
+    """Transitions that each of so many tables has before its first batch."""
+    return max(ceil(algorithm.learning_starts / tables), algorithm.batch_size)
 
 
 def table_options(
@@ -54,7 +59,7 @@ def table_options(
     form = algorithm.table_form(spec, chunk_steps)
     chunk_steps = form.chunk_steps
     burst = form.burst * environments
-    start = max(ceil(algorithm.learning_starts / workers), algorithm.batch_size)
+    start = transitions_to_start(algorithm, workers)
     capacity = ceil(algorithm.replay_capacity / workers)
     each = f", for each of {workers} workers" if workers > 1 else ""
     require(

@@ -1,7 +1,6 @@
 """Runs a program of roles: the main loop, its stopping rules, evaluations, checkpoints and records."""
 
 import contextlib
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from headrace.roles.remote_worker import updater_seed
 from headrace.roles.separate_role import RunNotice
 from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
+from headrace.topologies.experience import transitions_to_start
 from headrace.training.assembly import assemble
 from headrace.training.callbacks import Callbacks
 from headrace.training.checkpoint import Checkpoint
@@ -380,7 +380,7 @@ class Trainer:
         replay = config.algorithm.replay
         if replay is not None:
             tables = topology.acting_processes if topology.has_workers and not topology.shares_replay(replay) else 1
-            needed = tables * max(math.ceil(replay.learning_starts / tables), replay.batch_size)
+            needed = tables * transitions_to_start(replay, tables)
             if self._records.stats["size"] < needed:
                 return f"{needed:,} transitions were stored (learning_starts, and a batch for each table)"
         return "the first one"

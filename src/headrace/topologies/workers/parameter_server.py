@@ -1,5 +1,6 @@
 """Settings of the topology `parameter-server`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -13,14 +14,22 @@ from headrace.topologies.workers.config import Workers
 if TYPE_CHECKING:
     from headrace.topologies.base import SharedVectors
 
-__all__ = ["MOST_CONNECTIONS", "ParameterServer"]
+__all__ = ["ParameterServer", "require_connections"]
 
 _MOST_SHARDS = 1_024
 """Of a model (native/io/sharded_model.h)."""
-MOST_CONNECTIONS = 4_096
+_MOST_CONNECTIONS = 4_096
 """Of a server, unless it is started with another limit: each process has one for each shard there."""
 _MOST_COMPENSATED = 255
 """Workers whose fetched parameters a shard keeps, next to those of the training process (native/core/shard.h)."""
+
+
+def require_connections(shards: Sequence[int], servers: int, processes: int) -> None:
+    """Raises ConfigError if a server would have too many connections; `shards` are those of each vector so far."""
+    connections = sum(-(-count // servers) for count in shards) * processes
+    few = f"so few that {processes} processes need at most {_MOST_CONNECTIONS:,} connections to a server"
+    several = f", one for each shard there of each of {len(shards)} vectors of parameters" if len(shards) > 1 else ""
+    require("shards", shards[0], connections <= _MOST_CONNECTIONS, few + several)
 
 
 @dataclass(frozen=True)
@@ -71,10 +80,7 @@ class ParameterServer(Workers):
         require("shard_servers", " ".join(map(shown, servers)), valid, "addresses, tcp://, unix: or dpdk:")
         enough = f"above {len(servers)}, the number of shard_servers, or one of them has none"
         require("shards", self.shards, self.shards > len(servers), enough)
-        processes = self.acting_processes + 1
-        connections = -(-self.shards // (1 + len(servers))) * processes
-        few = f"so few that {processes} processes need at most {MOST_CONNECTIONS:,} connections to a server"
-        require("shards", self.shards, connections <= MOST_CONNECTIONS, few)
+        require_connections([self.shards], 1 + len(servers), self.acting_processes + 1)
         if self.staleness == "compensate" and self.local_updates:
             raise ConfigError(
                 "staleness is compensate and local_updates is true: one of them is required to be left out, since the "

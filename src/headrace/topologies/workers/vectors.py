@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions, SharedModel
 from headrace.clock import random_bits
-from headrace.errors import HeadraceError, require
+from headrace.errors import HeadraceError
 from headrace.gradients.base import ParameterVector, SharedOptions
 from headrace.gradients.handles import ServedHandle, SharedHandle, VectorHandle
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.gradients.shared import OverseenVector
 from headrace.servers import Endpoint, drop_earlier_shards, drop_shards, lost_updates
 from headrace.topologies.config import Begin
-from headrace.topologies.workers.parameter_server import MOST_CONNECTIONS
+from headrace.topologies.workers.parameter_server import require_connections
 
 __all__ = ["MemoryVectors", "ServedVectors"]
 
@@ -93,7 +93,8 @@ class ServedVectors:
     def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
         """Creates the shards of the next vector [P]."""
         handle = ServedHandle(self._options_for(len(initial)), self._next_name())
-        self._require_connections(handle.options.shards)
+        shards = [each.options.shards for each in (*self._handles, handle)]
+        require_connections(shards, 1 + len(self._options.servers), self._processes)
         prepare = self._drop_earlier if not self._handles else lambda: None
         self._handles.append(handle)  # before: a server that refuses its shards leaves those on the others
         vector = ServedVector(
@@ -132,17 +133,6 @@ class ServedVectors:
         self.give_up()
         for handle in self._handles:
             drop_shards(self._endpoint, handle.name, handle.options.servers)
-
-    def _require_connections(self, shards: int) -> None:
-        """Raises ConfigError if all processes' connections for the vectors so far and for these shards are too many."""
-        servers = 1 + len(self._options.servers)
-        each = sum(-(-count // servers) for count in (*(handle.options.shards for handle in self._handles), shards))
-        vectors = len(self._handles) + 1
-        few = (
-            f"so few that {self._processes} processes need at most {MOST_CONNECTIONS:,} connections to a server, one "
-            "for each shard there" + (f" of each of {vectors} vectors of parameters" if vectors > 1 else "")
-        )
-        require("shards", self._options.shards, each * self._processes <= MOST_CONNECTIONS, few)
 
     def _drop_earlier(self) -> None:
         if self._begin is not None:
