@@ -17,6 +17,7 @@
 #include "io/link.h"
 #include "io/priority_update.h"
 #include "io/shared_memory.h"
+#include "io/silence.h"
 #include "io/waker.h"
 #include "wire/batch_sections.h"
 
@@ -104,8 +105,8 @@ struct BatchStream::Impl {
   std::deque<Asked> asked;     // in the order of the requests
   std::size_t keys_asked = 0;  // of the updates among them
   std::deque<Update> unsent;
-  std::vector<std::size_t> places;   // that are free, and not asked for yet
-  Clock::time_point silent_since{};  // while one is asked for
+  std::vector<std::size_t> places;  // that are free, and not asked for yet
+  Silence silence;                  // while one is asked for
   std::uint64_t memories = 0;
   std::shared_ptr<Memory> memory;  // of the connection that there is
 
@@ -223,7 +224,7 @@ void BatchStream::Impl::ask(ClientConnection& connection) {
     std::ranges::move(updates, std::back_inserter(unsent));
     updates.clear();
   }
-  if (asked.empty()) silent_since = Clock::now();
+  if (asked.empty()) silence = Silence(Clock::now());
   send_priorities(connection);
   if (!unsent.empty()) return;
   for (const auto index : std::exchange(places, {})) {
@@ -255,10 +256,8 @@ void BatchStream::Impl::send_priorities(ClientConnection& connection) {
 
 // Waits. True if the server sent something, false if the consumer gave a batch back.
 bool BatchStream::Impl::wait_for_reply(ClientConnection& connection) {
-  const auto deadline = silent_since + kWait + request_timeout;
-  const auto left = std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds(0));
-  const auto event = connection.wait(waker, asked.empty() ? milliseconds(-1) : left);
-  if (event == Transport::Event::kNothing) {
+  const auto event = connection.wait(waker, asked.empty() ? milliseconds(-1) : kInterruptSlice);
+  if (event == Transport::Event::kNothing && silence.look(Clock::now()) >= kWait + request_timeout) {
     connection.throw_lost("no answer within " + std::to_string(request_timeout.count()) + " ms");
   }
   return event == Transport::Event::kInput;
@@ -271,7 +270,7 @@ void BatchStream::Impl::take_reply(ClientConnection& connection) {
   const auto [index, keys] = asked.front();  // there is one: of the end of the connection, receive() throws
   asked.pop_front();
   keys_asked -= keys;
-  silent_since = Clock::now();
+  silence = Silence(Clock::now());
   if (index) {
     take_batch(connection, reply, *index);
   } else {

@@ -37,7 +37,7 @@ void Stream::throw_lost(const std::string& what) {
   throw ConnectionLost(what);
 }
 
-void Stream::after_silence(Clock::time_point deadline) {
+void Stream::after_silence(Silence& silence, std::chrono::milliseconds longest) {
   try {
     if (interrupt_) interrupt_();
   } catch (...) {
@@ -45,7 +45,7 @@ void Stream::after_silence(Clock::time_point deadline) {
     throw;
   }
   if (!is_open()) throw_lost("the connection is closed");
-  if (network_.now() >= deadline) {
+  if (silence.look(network_.now()) >= longest) {
     throw_lost("no answer within " + std::to_string(timeout_.count()) + " ms; the connection is closed");
   }
 }
@@ -56,17 +56,17 @@ void Stream::send(std::span<const std::span<const std::byte>> parts) {
     storage[i] = {const_cast<std::byte*>(parts[i].data()), parts[i].size()};
   }
   auto left = skip(std::span(storage).first(parts.size()), 0);
-  auto deadline = network_.now() + timeout_;
+  Silence silence(network_.now());
   while (!left.empty()) {
     if (!is_open()) throw_lost("the connection is closed");
     const auto sent = transport_->send(left);
     switch (sent.outcome) {
       case Outcome::kMoved:
         left = skip(left, sent.bytes);
-        if (!left.empty()) deadline = network_.now() + timeout_;
+        if (!left.empty()) silence = Silence(network_.now());
         break;
       case Outcome::kNothing:
-        after_silence(deadline);
+        after_silence(silence, timeout_);
         break;
       case Outcome::kHungUp:
         return;
@@ -108,7 +108,8 @@ void Stream::receive(std::span<const std::span<std::byte>> parts, std::chrono::m
   storage[parts.size()] = {ahead_.data(), ahead_.size()};
   auto left = std::span(storage).first(parts.size() + 1);
   const auto started = network_.now();
-  auto deadline = started + timeout_ + wait;
+  Silence silence(started);
+  auto longest = timeout_ + wait;
   transport_->await_reply(started);
   while (needed > 0) {  // then nothing is left in ahead_
     left = skip(left, 0);
@@ -120,11 +121,12 @@ void Stream::receive(std::span<const std::span<std::byte>> parts, std::chrono::m
         left = skip(left, taken);
         ahead_begin_ = 0;
         ahead_end_ = received.bytes - taken;
-        if (needed > 0) deadline = network_.now() + timeout_;
+        if (needed > 0) silence = Silence(network_.now());
+        longest = timeout_;
         break;
       }
       case Outcome::kNothing:
-        after_silence(deadline);
+        after_silence(silence, longest);
         break;
       case Outcome::kHungUp:
         throw_lost("the connection is closed");

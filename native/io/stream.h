@@ -15,6 +15,7 @@
 #include "io/client_network.h"
 #include "io/file_descriptor.h"
 #include "io/interrupt.h"
+#include "io/silence.h"
 #include "io/transport.h"
 
 namespace headrace {
@@ -49,7 +50,7 @@ class Stream {
   using Clock = Transport::Clock;
   std::size_t take_ahead(std::span<std::byte> part);
   Transport::Transfer receive_some(std::span<iovec> parts);
-  void after_silence(Clock::time_point deadline);
+  void after_silence(Silence& silence, std::chrono::milliseconds longest);
 
   const std::unique_ptr<Transport> transport_;
   ClientNetwork& network_;

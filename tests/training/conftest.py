@@ -209,7 +209,10 @@ class ServerProcess:
         try:
             yield
         finally:
-            self._process.send_signal(signal.SIGCONT)
+            self.thaw()
+
+    def thaw(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         self._process.kill()

@@ -25,6 +25,16 @@ def test_the_first_signal_requests_a_stop_and_the_second_forces_it() -> None:
     assert not requests.gave_up
 
 
+def test_a_stop_of_the_process_is_counted_when_it_continues() -> None:
+    before = signal.getsignal(signal.SIGCONT)
+    with Interrupts(lambda: None) as requests:
+        assert requests.stops == 0
+        os.kill(os.getpid(), signal.SIGCONT)
+        assert requests.stops == 1
+        assert not requests.requested
+    assert signal.getsignal(signal.SIGCONT) == before
+
+
 def test_an_unacknowledged_request_calls_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts, "_PATIENCE_SECONDS", 0.05)
     given_up = threading.Event()

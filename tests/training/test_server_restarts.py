@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -11,9 +12,9 @@ import pytest
 
 from headrace import ParameterServer
 from headrace._native import ChunkWriter, Client, Signature
-from headrace.errors import ConfigError, LaunchError
+from headrace.errors import ClosedError, ConfigError, LaunchError
 from headrace.replay import BatchBuffer
-from headrace.servers import Endpoint, open_server, standalone
+from headrace.servers import Endpoint, base, connect_role, open_server, standalone
 from headrace.settings import server as server_module
 from headrace.training import trainer
 from headrace.training.checkpoint import newest_checkpoint
@@ -169,6 +170,20 @@ def test_an_outage_is_not_training_time(start: Any, server_process: ServerProces
     assert passed - trained > 2
     run.end_after(100)
     run.summary()
+
+
+def test_a_role_waits_for_the_stopped_process_of_its_run_without_limit(
+    server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-Z stops the training process, and with it the run's own server, but no other process."""
+    monkeypatch.setattr(base, "_SILENT_SECONDS", 0.2)
+    own, other = Endpoint(server_process.address), Endpoint(server_process.address, reconnect_seconds=0.5)
+    with contextlib.closing(connect_role(own)) as role, contextlib.closing(connect_role(other)) as remote:
+        with server_process.stopped(), pytest.raises(ClosedError, match="no answer within"):
+            remote.put("reports", b"one")
+        with server_process.stopped():
+            threading.Timer(1.0, server_process.thaw).start()
+            role.put("reports", b"two")
 
 
 @pytest.mark.parametrize("topology", ["apex", "parameter-server"])

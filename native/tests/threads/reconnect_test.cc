@@ -210,6 +210,22 @@ TEST_CASE("a server that falls silent is noticed") {
   CHECK_MESSAGE(what.find("no answer within 1000 ms") != std::string::npos, what);
 }
 
+TEST_CASE("a client that was itself stopped does not take its server for silent") {
+  struct StoppedOnce : ClientNetwork {
+    Clock::time_point now() override { return ClientNetwork::now() + std::chrono::hours(--looks < 0 ? 1 : 0); }
+    std::atomic<int> looks = 1'000;
+  } network;
+  Served served;
+  auto options = to(served.address);
+  options.network = &network;
+  Client client(options);
+  Batch batch(4);
+  CHECK_FALSE(sample(client, batch, milliseconds(0)));
+  network.looks = 8;  // the hour passes while the client waits for the answer
+  CHECK_FALSE(sample(client, batch, milliseconds(2000)));
+  CHECK(network.looks < 0);
+}
+
 TEST_CASE("a client gives up after reconnect_timeout if the server stays unavailable") {
   auto served = std::make_unique<Served>();
   Client client(to(served->address, 150));

@@ -38,16 +38,24 @@ def connect(address: str, timeout_seconds: float = 10.0, token_file: str | Path 
 class Connection:
     """One connection to a server; calls from several threads are queued.
 
-    A lost connection is retried for `reconnect_seconds`; no operation is executed twice.
+    A lost connection is retried for `reconnect_seconds`; no operation is executed twice. It is lost, too, if the server
+    is silent for `request_timeout_seconds`.
     """
 
     def __init__(
-        self, address: str, timeout_seconds: float = 10.0, *, token: bytes | None = None, reconnect_seconds: float = 0.0
+        self,
+        address: str,
+        timeout_seconds: float = 10.0,
+        *,
+        token: bytes | None = None,
+        request_timeout_seconds: float = 30.0,
+        reconnect_seconds: float = 0.0,
     ) -> None:
         self._address = address
         self._options: dict[str, Any] = {
             "timeout_seconds": timeout_seconds,
             "token": token,
+            "request_timeout_seconds": request_timeout_seconds,
             "reconnect_seconds": reconnect_seconds,
         }
         self.client = Client(address, **self._options)

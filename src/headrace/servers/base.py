@@ -1,5 +1,6 @@
 """The contract of every server for a run's experience, parameters and reports."""
 
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ SCHEMES = ("tcp://", "unix:", "dpdk:")
 """With which the address of a server of this package begins."""
 RECONNECT_SECONDS = 60.0
 """How long a lost connection to a server that may be restarted is retried."""
+_SILENT_SECONDS = 30.0
 LEARNER = "learner"
 """The claim held by a run's learner."""
 
@@ -42,6 +44,15 @@ class Endpoint:
         if self.token:
             return self.token.encode()
         return read_token(self.token_file) if self.token_file else None
+
+    @property
+    def request_timeout_seconds(self) -> float:
+        """How long the server may be silent before its connection counts as lost.
+
+        Without `reconnect_seconds` it belongs to the run's own process, whose end closes the connection: no limit,
+        because Ctrl-Z may stop that process, and not those of its roles.
+        """
+        return _SILENT_SECONDS if self.reconnect_seconds else math.inf
 
     def name(self, name: str) -> str:
         """The full name of a run's table, blob, mailbox or claim."""

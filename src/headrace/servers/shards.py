@@ -1,6 +1,7 @@
 """A run's parameters in shards of its server and of other servers."""
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 
@@ -33,6 +34,8 @@ def open_shards(
                 f"server is {shown(address)}; shards, to which gradients are applied, need a Headrace server: leave it "
                 "out for one of the run's own, or start one with headrace serve"
             )
+    if servers:
+        endpoint = dataclasses.replace(endpoint, reconnect_seconds=max(endpoint.reconnect_seconds, RECONNECT_SECONDS))
     return ShardedModel(
         addresses,
         endpoint.name(name),
@@ -40,7 +43,8 @@ def open_shards(
         shards=shards,
         timeout_seconds=_connect_seconds(endpoint),
         token=endpoint.secret(),
-        reconnect_seconds=max(endpoint.reconnect_seconds, RECONNECT_SECONDS if servers else 0.0),
+        request_timeout_seconds=endpoint.request_timeout_seconds,
+        reconnect_seconds=endpoint.reconnect_seconds,
     )
 
 

@@ -31,6 +31,7 @@ class StandaloneRole(RoleServer):
             endpoint.address,
             max(_CONNECT_SECONDS, endpoint.reconnect_seconds),  # it may start while the server is unavailable
             token=endpoint.secret(),
+            request_timeout_seconds=endpoint.request_timeout_seconds,
             reconnect_seconds=endpoint.reconnect_seconds,
         )
 
@@ -258,5 +259,9 @@ def claim_run(client: Client, endpoint: Endpoint, owner: int, run_id: str = "") 
 def open_connection(endpoint: Endpoint) -> Connection:
     """A connection to a native server for a role that samples; StorageError if no server answers in time."""
     return Connection(
-        endpoint.address, _CONNECT_SECONDS, token=endpoint.secret(), reconnect_seconds=endpoint.reconnect_seconds
+        endpoint.address,
+        _CONNECT_SECONDS,
+        token=endpoint.secret(),
+        request_timeout_seconds=endpoint.request_timeout_seconds,
+        reconnect_seconds=endpoint.reconnect_seconds,
     )

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP: the first asks the run to save and stop, the second stops it immediately."""
+"""SIGINT, SIGTERM and SIGHUP: the first asks the run to save and stop, the second stops it immediately. And SIGCONT."""
 
 import signal
 import threading
@@ -16,7 +16,7 @@ _PATIENCE_SECONDS = 10.0
 class Interrupts:
     """A context in which the first SIGINT, SIGTERM or SIGHUP sets `requested` and the next raises KeyboardInterrupt.
 
-    An ignored SIGHUP (nohup) stays ignored.
+    An ignored SIGHUP (nohup) stays ignored. `stops` counts how often the process was continued after a stop (Ctrl-Z).
 
     A run that waits may not notice `requested`: if acknowledge() does not follow within 10 seconds, `give_up` is
     called, in a separate thread. Signals belong to the main thread; in other threads the context has no effect.
@@ -25,6 +25,7 @@ class Interrupts:
     def __init__(self, give_up: Callable[[], object]) -> None:
         self.requested = False
         self.gave_up = False
+        self.stops = 0
         self._give_up = give_up
         self._timer = threading.Timer(_PATIENCE_SECONDS, self._time_out)
         self._timer.daemon = True
@@ -36,6 +37,7 @@ class Interrupts:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                     self._before[number] = set_handler(number, handler)
+            self._before[signal.SIGCONT] = signal.signal(signal.SIGCONT, self._count_stop)
         return self
 
     def __exit__(
@@ -52,6 +54,9 @@ class Interrupts:
     def _time_out(self) -> None:
         self.gave_up = True
         self._give_up()
+
+    def _count_stop(self, _number: int, _frame: FrameType | None) -> None:
+        self.stops += 1
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
         if self.requested:

@@ -1,6 +1,7 @@
 """When the training loop does what is due by wall clock, and which part of a long turn is not training time."""
 
 from headrace.clock import monotonic
+from headrace.training.interrupts import Interrupts
 from headrace.training.progress_records import ProgressRecords
 from headrace.training.reports import Reports
 from headrace.training.session import Session
@@ -14,16 +15,25 @@ _OUTAGE_SECONDS = 1.0
 class TickSchedule:
     """The time of the next tick. Until it comes, the loop only updates; a loop that comes much later has stalled.
 
-    A server that is stopped, or behind a network that is down for a while, stalls it without losing a connection.
+    A server that is stopped, or behind a network that is down for a while, stalls it without losing a connection, and
+    so does Ctrl-Z.
     """
 
-    def __init__(self, session: Session, supervisor: Supervisor, reports: Reports, records: ProgressRecords) -> None:
+    def __init__(
+        self,
+        session: Session,
+        supervisor: Supervisor,
+        reports: Reports,
+        records: ProgressRecords,
+        interrupts: Interrupts,
+    ) -> None:
         self._session = session
         self._supervisor = supervisor
         self._reports = reports
         self._records = records
+        self._interrupts = interrupts
         self._next = monotonic()
-        self._outages, self._waited_seconds = session.server.outages(), 0.0
+        self._outages, self._waited_seconds = self._count_outages(), 0.0
 
     @property
     def due(self) -> bool:
@@ -35,10 +45,10 @@ class TickSchedule:
         self._next = monotonic() + seconds
 
     def skip_gap(self, *, server_lost: bool = False) -> None:
-        """Does not count a long turn as time without heartbeats, nor time spent waiting for the server as training."""
+        """Does not count a long turn as time without heartbeats, nor its stops and waits for the server as training."""
         now = monotonic()
         gap = now - self._next
-        outages, self._outages = self._outages, self._session.server.outages()
+        outages, self._outages = self._outages, self._count_outages()
         waited, self._waited_seconds = self._waited_seconds, self._waits()
         lost = gap if server_lost or self._outages != outages else self._waited_seconds - waited
         if gap > _OUTAGE_SECONDS:
@@ -48,6 +58,9 @@ class TickSchedule:
             self._session.clock.skip(lost)
             self._session.program.skip(lost)
             self._records.look(paused=True)
+
+    def _count_outages(self) -> tuple[int, int]:
+        return self._session.server.outages(), self._interrupts.stops
 
     def _waits(self) -> float:
         """Seconds in which this thread has waited for the server so far."""

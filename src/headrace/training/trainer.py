@@ -86,6 +86,7 @@ class Trainer:
         self._checkpoint = checkpoint
         state = checkpoint.state if checkpoint else None
         resumptions = state.resumptions + 1 if state else 0
+        self._interrupts = Interrupts(self._give_up)
         self._watches = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:  # if a later step fails, nothing of the run remains on the server
             undo.enter_context(self._watches)
@@ -128,7 +129,7 @@ class Trainer:
             )
             with self._failures.in_one_line():
                 self._wire(start, launcher or site.make_launcher, local_actors, site.check_roles)
-            self._interrupts = self._watches.enter_context(Interrupts(self._give_up))
+            self._watches.enter_context(self._interrupts)
             undo.pop_all()  # run() closes all of these
 
     def _wire(
@@ -167,7 +168,7 @@ class Trainer:
         )
         self._reports = Reports(session, self._schedule, self._supervisor)
         self._records = ProgressRecords(session, self._publisher)
-        self._ticks = TickSchedule(session, self._supervisor, self._reports, self._records)
+        self._ticks = TickSchedule(session, self._supervisor, self._reports, self._records, self._interrupts)
 
     def run(self) -> dict[str, Any]:
         """Trains until a stopping rule applies and returns the summary; nothing of the run is left running."""
