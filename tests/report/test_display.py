@@ -1,5 +1,6 @@
 """The board at several widths, plain lines, and which display is picked."""
 
+import contextlib
 import errno
 import io
 import os
@@ -10,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from headrace.report.display import Heading, PlainDisplay, QuietDisplay, open_display
+from headrace.report.display import Heading, PlainDisplay, QuietDisplay, open_display, say
 from headrace.report.live import Board, LiveDisplay, sparkline
 
 HEADING = Heading("LunarLander-v3", "dqn", "apex", "runs/LunarLander-v3-dqn-20260102-030405")
@@ -211,6 +212,17 @@ def test_a_terminal_that_was_closed_ends_no_run(progress):
     display.message("evaluation")
     display.update(progress())
     display.close()
+
+
+def test_a_closed_pipe_ends_nothing_that_prints_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as pipe:
+        monkeypatch.setattr("sys.stdout", pipe)
+        say("trial 1: complete")
+        PlainDisplay(HEADING, pipe).message("evaluation")
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()
 
 
 def test_a_stream_of_another_encoding_ends_no_run():

@@ -147,13 +147,13 @@ def test_rates_of_connections(before, after):
     unix, tcp, new = found
     assert (unix.requests, unix.received_bytes, unix.sent_bytes) == (1.0, 10.0, 40_500_000.0)
     assert (tcp.requests, tcp.received_bytes, tcp.blocked) == (50.0, 500_000.0, True)
-    assert (new.requests, new.sent_bytes) == (8.0, 100.0)  # 4 requests in the half second that it is there
+    assert (new.requests, new.sent_bytes) == (2.0, 25.0)  # 4 requests in 2 s, though it is younger
 
 
 def test_connections_of_one_peer_are_distinguished_by_start_time(before, after):
     before["connections"] = [connection("unix pid 9", 50.0, 100), connection("unix pid 9", 10.0, 5)]
     after["connections"] = [connection("unix pid 9", 12.0, 9), connection("unix pid 9", 1.0, 3)]
-    assert [(each.seconds, each.requests) for each in connections(before, after)] == [(12.0, 2.0), (1.0, 3.0)]
+    assert [(each.seconds, each.requests) for each in connections(before, after)] == [(12.0, 2.0), (1.0, 1.5)]
 
 
 def test_the_view_shows_every_part(before, after):
@@ -214,7 +214,7 @@ def test_of_many_connections_the_busiest_are_shown_and_the_rest_summed(before, a
     text = render(ServerView("tcp://host:7447", before, after))
     assert "tcp 10.0.0.14:1" in text
     assert "tcp 10.0.0.2:1" not in text
-    assert "and 3 more: 6 kB/s, 2 held" in text  # 1 + 2 + 3 kB
+    assert "and 3 more: 3 kB/s, 2 held" in text  # 1 + 2 + 3 kB in 2 s
 
 
 @pytest.mark.parametrize("width", [50, 80, 120])

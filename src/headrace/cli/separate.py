@@ -12,6 +12,7 @@ from headrace.cli.arguments import ServerOptions
 from headrace.errors import ConfigError, require
 from headrace.launch.separate_roles import run_separate
 from headrace.report import make_default_directory
+from headrace.report.display import say
 from headrace.types import ActingKind
 
 __all__ = ["SeparateOptions", "act"]
@@ -36,14 +37,8 @@ def act(kind: ActingKind, count: int, options: SeparateOptions) -> int:
     made = given is None or not given.exists()
     logs = given or make_default_directory(f"{kind}s", endpoint.run, datetime.now())
     try:
-        return 130 if run_separate(endpoint, kind, count, logs, _say) == "interrupt" else 0
+        return 130 if run_separate(endpoint, kind, count, logs, say) == "interrupt" else 0
     finally:
         if made:
             with contextlib.suppress(OSError):  # there are logs in it
                 logs.rmdir()
-
-
-def _say(text: str) -> None:
-    """Prints a line at once; a closed pipe does not end the processes."""
-    with contextlib.suppress(OSError):
-        print(text, flush=True)

@@ -12,6 +12,7 @@ import tyro
 
 from headrace.cli.arguments import Positional, find_environment, flag_types, given_flags, parse, require_known
 from headrace.errors import ConfigError
+from headrace.report.display import say
 from headrace.studies.base import Plan, Scale, Study
 from headrace.studies.catalogue import STUDIES, find_study
 from headrace.studies.run import read_origin, render_study, run_study
@@ -57,7 +58,6 @@ def run(arguments: Sequence[str]) -> int:
 def _measure(study: Study, words: Sequence[str]) -> Path:
     options = _parse(study, words)
     output = options.output or Path(f"study-{study.name}")
-    say = partial(print, flush=True)
     return run_study(study, options.scale, output, options.own, say, partial(_plan_of, study))
 
 

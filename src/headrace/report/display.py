@@ -13,7 +13,7 @@ from headrace.report.formats import count, duration, number, score_text
 from headrace.report.progress import Progress
 from headrace.settings import RunConfig
 
-__all__ = ["Display", "Heading", "PlainDisplay", "QuietDisplay", "draws_live", "open_display"]
+__all__ = ["Display", "Heading", "PlainDisplay", "QuietDisplay", "draws_live", "open_display", "say"]
 
 
 _PERIOD_SECONDS = 10.0
@@ -88,12 +88,8 @@ class PlainDisplay(Display):
         self.message(line(progress))
 
     def message(self, text: str) -> None:
-        """Prints the text; a closed pipe (as with `head`), or another encoding, does not end the run."""
-        with contextlib.suppress(OSError):
-            try:
-                print(text, file=self._stream, flush=True)
-            except UnicodeEncodeError:
-                print(text.encode("ascii", "replace").decode(), file=self._stream, flush=True)
+        """Prints the text."""
+        say(text, self._stream)
 
     def close(self) -> None:
         """Prints the last snapshot if it was not printed yet."""
@@ -150,3 +146,12 @@ def line(progress: Progress) -> str:
 
 def _ascii(value: float | None, shown: Callable[[float], str]) -> str:
     return "-" if value is None else shown(value)
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Prints a line; a closed pipe (as with `head`) or terminal, or another encoding, does not end the caller."""
+    with contextlib.suppress(OSError):
+        try:
+            print(text, file=stream, flush=True)
+        except UnicodeEncodeError:
+            print(text.encode("ascii", "replace").decode(), file=stream, flush=True)

@@ -248,7 +248,7 @@ def mailbox_flows(before: Statistics | None, after: Statistics) -> list[MailboxF
 
 
 def connections(before: Statistics | None, after: Statistics) -> list[Connection]:
-    """Connections in descending order of bytes moved; rates of one opened since `before` are averages over its life.
+    """Connections in descending order of bytes moved; without an earlier snapshot, rates are averages over its life.
 
     A peer may have several connections, which are told apart by their start times.
     """
@@ -266,7 +266,7 @@ def connections(before: Statistics | None, after: Statistics) -> list[Connection
             None,
         )
         then = known.pop(place)[1] if place is not None else dict.fromkeys(now, 0)
-        span = (seconds if place is not None else now["seconds"]) or 1.0
+        span = seconds or now["seconds"] or 1.0
         found.append(
             Connection(
                 now["peer"],

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from headrace.errors import require
 from headrace.fields import require_fit
 from headrace.report import default_run_directory
+from headrace.report.display import say
 from headrace.settings import RunConfig
 from headrace.tuning.processes import run_in_processes
 from headrace.tuning.results import write_results
@@ -59,7 +60,7 @@ def tune(
     run = _runner(config)
     path = path or default_run_directory(f"tune-{config.environment}", config.algorithm.name, datetime.now())
     interrupted = False
-    with Study(path, config, spaces, _silence if quiet else _say, parallel=parallel) as study:
+    with Study(path, config, spaces, _silence if quiet else say, parallel=parallel) as study:
         try:
             run(study, trials, parallel)
         except KeyboardInterrupt:
@@ -68,10 +69,6 @@ def tune(
             title = f"Tuning of {config.algorithm.name} in {config.environment}"
             write_results(study.rows(), spaces, path, title)
         return Tuned(path, spaces, study.rows(), interrupted)
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def _silence(line: str) -> None:
