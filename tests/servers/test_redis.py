@@ -67,8 +67,9 @@ def test_chunks_of_actors_are_sampled_by_the_learner(ends: Ends) -> None:
 def test_a_chunk_sent_twice_is_stored_once(ends: Ends, redis_server: Any) -> None:
     """As after an answer that was lost; the same chunk from the actor once more is another one."""
     table = ends.server().add_table("replay", SIGNATURE, fresh=True, capacity=100, min_size=12)
-    role, watch, key = ends.role(), redis_server.client(), "headrace:run:experience:replay"
+    role, watch = ends.role(), redis_server.client()
     role.insert("replay", chunk())
+    key = b"headrace:run:experience:replay:" + watch.get("headrace:run:queue:replay")
     watch.rpush(key, *watch.lrange(key, 0, -1))
     role.insert("replay", chunk())
     ends.role().insert("replay", chunk())
@@ -182,7 +183,8 @@ def test_a_blocked_learner_blocks_the_actors(ends: Ends, redis_server: Any, monk
 
     actor = threading.Thread(target=act)
     actor.start()
-    watch, key = redis_server.client(), "headrace:run:experience:replay"
+    watch = redis_server.client()
+    key = b"headrace:run:experience:replay:" + watch.get("headrace:run:queue:replay")
     wait_for(lambda: watch.llen(key) == 5)
     actor.join(0.2)
     assert (len(sent), watch.llen(key)) == (4, 5)
@@ -254,15 +256,19 @@ def test_a_run_that_ends_leaves_only_the_notice_of_its_end(ends: Ends, redis_ser
     role.claim("actor-0", 3)
     role.insert("replay", chunk())
     role.put("reports", b"r")
+    queue = watch.get("headrace:run:queue:replay").decode()
     server.close()
     role.close()
     left = sorted(key.decode() for key in watch.keys("*"))
-    others = [f"headrace:run%2A:{kind}" for kind in ("claim:learner", "mark", "parameters:policy")]
-    last = ["headrace:run:experience:replay", "headrace:run:parameters:policy"]
-    assert left == ["another", *others, *last]
+    ended = "experience:replay:0"  # of roles that came before the learner
+    kinds = ("claim:learner", ended, "mark", "parameters:policy", "queue:replay")
+    others = [f"headrace:run%2A:{kind}" for kind in kinds]
+    last = [f"headrace:run:{kind}" for kind in (f"experience:replay:{queue}", "parameters:policy", "queue:replay")]
+    assert left == sorted(["another", *others, *last, f"headrace:run:{ended}"])
     assert 0 < watch.ttl(last[0]) <= 86_400
     assert 0 < watch.ttl(last[1]) <= 60
-    assert watch.ttl(others[2]) == -1
+    assert 0 < watch.ttl(last[2]) <= 86_400
+    assert watch.ttl(others[3]) == -1
     ends.server("run").publish("policy", b"q")
     assert watch.ttl(last[1]) == -1
 
@@ -287,6 +293,40 @@ def test_a_second_start_of_a_run(ends: Ends, redis_server: Any, fresh: bool) -> 
     table = again.add_table("replay", SIGNATURE, fresh=fresh, capacity=100)
     ends.role().insert("replay", chunk())
     assert table.batches_ahead(4, 0.4, 1).next(10.0) is not None
+
+
+def test_a_run_may_have_several_tables(ends: Ends) -> None:
+    server = ends.server()
+    tables = [server.add_table(name, SIGNATURE, fresh=True, capacity=100) for name in ("replay", "transitions")]
+    role = ends.role()
+    for name in ("replay", "transitions"):
+        role.insert(name, chunk())
+    for table in tables:
+        assert table.batches_ahead(4, 0.4, 1).next(10.0) is not None
+
+
+def test_actors_of_an_earlier_start_do_not_fill_the_table_of_a_new_one(ends: Ends, redis_server: Any) -> None:
+    """They had sent something, or nothing yet, or had not looked for the queue before Redis was flushed."""
+    first = ends.server()
+    first.add_table("replay", SIGNATURE, fresh=True, capacity=100)
+    old = ends.role()
+    old.insert("replay", chunk())
+    first._connection.close()  # as a killed learner leaves it
+    redis_server.client().delete("headrace:run:claim:learner")
+    server = ends.server()
+    table = server.add_table("replay", SIGNATURE, fresh=True, capacity=100)
+    with pytest.raises(ClosedError, match=r"^the run at .* is closed$"):
+        old.insert("replay", chunk())
+    ends.role().insert("replay", chunk())
+    assert table.batches_ahead(4, 0.4, 1).next(10.0) is not None
+    redis_server.client().flushdb()
+    early = ends.role()
+    early.insert("replay", chunk())
+    assert server.restarted()
+    with pytest.raises(ClosedError, match=r"^the run at .* is closed$"):
+        early.insert("replay", chunk())
+    ends.role().insert("replay", chunk())
+    wait_for(lambda: table.stats()["size"] == 8)
 
 
 def test_runs_on_one_redis_are_separate(ends: Ends) -> None:

@@ -300,9 +300,10 @@ def test_a_learner_that_pulls_makes_room(ends: Ends, redis_server: Any) -> None:
     table = server.add_table("replay", large, fresh=True, capacity=1000)
     watch.config_set("maxmemory", watch.info("memory")["used_memory"] + 5_000_000)
     actor = Call(lambda: [role.insert("replay", chunk(8192)) for _ in range(60)])
-    wait_for(lambda: watch.llen("headrace:run:experience:replay") > 4)
+    key = b"headrace:run:experience:replay:" + watch.get("headrace:run:queue:replay")
+    wait_for(lambda: watch.llen(key) > 4)
     assert actor.waits()
-    assert watch.llen("headrace:run:experience:replay") < 60
+    assert watch.llen(key) < 60
     batches = table.batches_ahead(4, 0.4, 1)
     assert batches.next(10.0) is not None
     assert actor.result() == [None] * 60

@@ -2,12 +2,13 @@
 
 All keys start with `headrace:RUN:`. Only bytes and numbers are stored (no pickle):
 
-    experience:TABLE   list of chunks, oldest first; the string "closed" once the list is no longer read
-    parameters:NAME    hash of version and bytes
-    mailbox:NAME       list of messages, each preceded by its writer's number and its own
-    taken:NAME         the messages that the learner is reading
-    claim:NAME         its owner's number, with a time to live that the owner renews
-    mark               a random value that the learner changes; another value means that Redis was flushed or restored
+    queue:TABLE              a random value, which names the list that is read: another for each table of this name
+    experience:TABLE:QUEUE   list of chunks, oldest first; the string "closed" once the list is no longer read
+    parameters:NAME          hash of version and bytes
+    mailbox:NAME             list of messages, each preceded by its writer's number and its own
+    taken:NAME               the messages that the learner is reading
+    claim:NAME               its owner's number, with a time to live that the owner renews
+    mark                     a random value that the learner changes; another one shows a flush, or an older copy
 """
 
 import contextlib
@@ -36,6 +37,8 @@ _CLAIM_MILLISECONDS = 4_000
 _RENEWAL_SECONDS = 1.0
 _CLAIM_WAIT_SECONDS, _CLAIM_POLL_SECONDS = 5.0, 0.1
 """How long a predecessor's claim may remain."""
+_NO_QUEUE = b"0"
+"""The list into which roles push while there is no `queue`, such as after a flush."""
 _CLOSED_SECONDS = 86_400
 _LAST_WORDS_SECONDS = 60
 _NUMBER = struct.Struct("<QQ")  # sender and sequence number, to recognize repeated messages
@@ -124,6 +127,13 @@ class _Run:
     def _key(self, *parts: str) -> str:
         return ":".join(("headrace", quote(self._endpoint.run, safe=""), *parts))  # no run's name is another's prefix
 
+    def _queue(self, table: str) -> bytes:
+        key = self._key("queue", table)
+        return self._connection.call(lambda client: client.get(key)) or _NO_QUEUE
+
+    def _list(self, table: str, queue: bytes) -> str:
+        return self._key("experience", table, queue.decode())
+
     def _take(self, name: str, owner: bytes, *, patient: bool = True) -> bytes:
         key = self._key("claim", name)
         holder: bytes = self._connection.call(
@@ -157,16 +167,20 @@ class RedisRoleServer(_Run, RoleServer):
         self._lock = threading.Lock()  # keeps chunks and messages in numerical order
         self._writer = secrets.randbits(64) or 1
         self._numbers = itertools.count(1)
+        self._lists: dict[str, str] = {}  # by table
 
     def insert(self, table: str, *chunks: bytes) -> None:
-        """Sends chunks, each followed by a wait for space in the learner's queue; returns no keys."""
+        """Sends chunks, each followed by a wait for space in the learner's queue; returns no keys.
+
+        All go into the queue that the first found: ClosedError once a new run, or another start, has replaced it.
+        """
         for chunk in chunks:
             self._insert(table, chunk)
 
     def _insert(self, table: str, chunk: bytes) -> None:
         if len(chunk) < _CHUNK_HEADER_BYTES:
             raise ChunkRefused(f"chunk has {len(chunk)} bytes; it must have the {_CHUNK_HEADER_BYTES} of a header")
-        key = self._key("experience", table)
+        key = self._lists.get(table) or self._lists.setdefault(table, self._list(table, self._queue(table)))
         most = max(1, min(_QUEUE_CHUNKS, _QUEUE_BYTES // len(chunk)))
         numbered = bytearray(chunk)
         with self._lock:
@@ -202,6 +216,7 @@ class RedisServer(_Run, RunServer):
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint, first_seconds=0.0)
         self._tables: list[PulledTable] = []
+        self._queues: dict[str, bytes] = {}  # by table
         self._read: set[str] = set()  # mailboxes whose taken messages were read
         self._last_messages: dict[int, int] = {}
         self._drain_lock = threading.Lock()  # guards _read and _last_messages
@@ -227,14 +242,17 @@ class RedisServer(_Run, RunServer):
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> PulledTable:
         """An empty table in this process, filled from Redis.
 
-        Drops all other data of the run's earlier starts, and with `fresh` also chunks that were not pulled.
+        The first one drops all other data of the run's earlier starts, and with `fresh` also chunks that were not
+        pulled; what actors of these send later is refused.
         """
-        key = self._key("experience", name)
-        queue = _Queue(self._connection, key, _PULL_CHUNKS)
-        table = PulledTable(signature, queue.read, lambda: self._end(key), **options)
-        if self._connection.call(lambda client: client.type(key)) == b"string":  # closed by an earlier start
-            self._connection.call(lambda client: client.delete(key))
-        self._drop(but=("claim", "mark") if fresh else ("claim", "mark", "experience"), patient=True)
+        earlier = self._queue(name)
+        fresh = fresh or self._connection.call(lambda client: client.type(self._list(name, earlier))) == b"string"
+        self._queues[name] = secrets.token_hex(8).encode() if fresh else earlier
+        queue = _Queue(self._connection, self._list(name, self._queues[name]), _PULL_CHUNKS)
+        table = PulledTable(signature, queue.read, lambda: self._end(name, self._queues[name]), **options)
+        if not self._tables:
+            self._drop(but=("claim", "mark") if fresh else ("claim", "mark", "experience", "queue"), patient=True)
+        self._open_queue(name, earlier)
         self._tables.append(table)
         return table
 
@@ -283,6 +301,9 @@ class RedisServer(_Run, RunServer):
 
         before, written = self._connection.call(exchange)
         lost = before not in (self._mark, mark)  # `mark` itself: written by an attempt whose answer was lost
+        if lost:
+            for name in self._queues:
+                self._open_queue(name, self._queue(name))
         if written:
             self._mark = mark
         return lost
@@ -299,7 +320,7 @@ class RedisServer(_Run, RunServer):
         for table in self._tables:
             table.close()
         try:
-            self._drop(but=("claim", "experience", "parameters"), patient=False)
+            self._drop(but=("claim", "experience", "parameters", "queue"), patient=False)
             self._connection.call(self._let_expire, patient=False)
         except HeadraceError:
             self._connection.close()  # Redis is gone: there is nothing to remove
@@ -320,13 +341,23 @@ class RedisServer(_Run, RunServer):
                     ) from None
             self._connection.wait(_CLAIM_POLL_SECONDS)
 
-    def _end(self, key: str) -> None:
-        """Ends a list: pushing to a string is an error. The string expires after a day."""
+    def _open_queue(self, table: str, earlier: bytes) -> None:
+        """Lets roles push into the table's queue, and ends an earlier one, which some may still have."""
+        key, queue = self._key("queue", table), self._queues[table]
+        self._connection.call(lambda client: client.set(key, queue))
+        if earlier != queue:
+            self._end(table, earlier)
+
+    def _end(self, table: str, queue: bytes) -> None:
+        """Ends a queue: pushing to a string is an error. The string expires after a day, and so does the name."""
+        key, name = self._list(table, queue), self._key("queue", table)
 
         def replace(client: Any) -> None:
             both = client.pipeline(transaction=False)  # in this order: the first command frees memory for the second
             both.delete(key)
             both.set(key, "closed", ex=_CLOSED_SECONDS)
+            if queue == self._queues[table]:
+                both.expire(name, _CLOSED_SECONDS)
             both.execute()
 
         with contextlib.suppress(HeadraceError):  # if Redis is gone, actors notice that too
