@@ -22,11 +22,12 @@ __all__ = ["MunchausenDQN"]
 
 @dataclass(frozen=True)
 class MunchausenDQN(DQN):
-    """DQN's settings and those of the paper's equation 1; `double` has no effect."""
+    """DQN's settings and those of the paper's equation 1."""
 
     name: ClassVar[str] = "munchausen-dqn"
     summary: ClassVar[str] = "DQN whose rewards include the log policy"
     action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
+    unused_settings: ClassVar[tuple[str, ...]] = ("double",)
 
     n_step: int = 1
     """The log policy is added to a single reward, so more steps would leave out that of the later ones."""

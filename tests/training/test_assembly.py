@@ -35,6 +35,6 @@ def test_a_network_that_does_not_know_masks_is_refused(monkeypatch: pytest.Monke
     config = RunConfig("headrace.environments.toy:Maze", DQN(hidden=(8,)), Serial())
     with (
         contextlib.closing(open_server(None)) as server,
-        pytest.raises(ConfigError, match="algorithm is dqn, whose network has no head that knows action masks"),
+        pytest.raises(ConfigError, match="algorithm is dqn, whose network applies no action masks"),
     ):
         assemble(config, server, run_id="", fresh=True, generation=0)

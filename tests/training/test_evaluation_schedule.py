@@ -152,3 +152,27 @@ def test_a_pause_is_excluded_from_the_times_of_all_roles(pending: bool, solved: 
     program.table.set_paused.assert_called_once_with(False)
     program.skip.assert_called_once_with(7.0)
     monitor.skip.assert_called_once_with(7.0)
+
+
+@pytest.mark.parametrize(("period_seconds", "updates", "asked"), [(2.0, 20, False), (2.0, 19, True), (0.0, 20, True)])
+def test_an_evaluation_by_time_is_not_repeated_for_the_same_policy(
+    period_seconds: float, updates: int, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as that of a resumed run, whose last start has evaluated it."""
+    last = Evaluation([1.0], [5], Moment(90, updates, 2.5))
+    config = Mock(
+        evaluation_episodes=2, until_score=None, evaluation_period_seconds=period_seconds, evaluation_period_steps=50
+    )
+    evaluations, program = Mock(pending=False, last=last), Mock(deterministic=False)
+    session = session_at(
+        lambda: ASKED,
+        monkeypatch,
+        config=config,
+        program=program,
+        evaluations=evaluations,
+        clock=Mock(paused=False, seconds=3.0),
+    )
+    schedule = EvaluationSchedule(session, holds=False, next_evaluation=1.0)
+    schedule.evaluate_when_due()
+    assert evaluations.request.called == asked
+    assert schedule.next_evaluation > 3.0

@@ -25,6 +25,18 @@ def test_the_first_signal_requests_a_stop_and_the_second_forces_it() -> None:
     assert not requests.gave_up
 
 
+def test_a_second_hangup_forces_nothing() -> None:
+    """The shell and the kernel each send one when a terminal is closed."""
+    before = signal.getsignal(signal.SIGHUP)
+    with Interrupts(lambda: None) as requests:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert requests.requested
+        with pytest.raises(KeyboardInterrupt):
+            ask()
+    assert signal.getsignal(signal.SIGHUP) == before
+
+
 def test_a_stop_of_the_process_is_counted_when_it_continues() -> None:
     before = signal.getsignal(signal.SIGCONT)
     with Interrupts(lambda: None) as requests:

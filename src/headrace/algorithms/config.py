@@ -92,7 +92,7 @@ class Algorithm(ABC):
     action_kinds: ClassVar[tuple[ActionKind, ...]]
     """Kinds of action spaces that it takes."""
     unused_settings: ClassVar[tuple[str, ...]] = ()
-    """Names of a topology's settings that have no effect on it."""
+    """Names of inherited settings, and of a topology's, that have no effect on it: giving one is refused."""
     fixed_exploration: ClassVar[tuple[str, ...]] = ()
     """Its settings of an exploration that is fixed for each environment, as Ape-X's."""
     decaying_exploration: ClassVar[tuple[str, ...]] = ()
@@ -141,6 +141,16 @@ class Algorithm(ABC):
             able = ", ".join(name for name, other in ALGORITHMS.known().items() if kind in other.action_kinds)
             raise ConfigError(
                 f"algorithm is {self.name}, and the environment's actions are {kind}: one of {able} is required"
+            )
+        if spec.masked:
+            self.require_masked(self.architecture(spec))
+
+    def require_masked(self, policy: Architecture) -> None:
+        """Raises ConfigError if this network of its policy does not apply the environment's action masks."""
+        if not policy.head.masked:
+            raise ConfigError(
+                f"algorithm is {self.name}, whose network applies no action masks, and the environment has them: an "
+                "algorithm with one output for each action, and a masked Head, is required"
             )
 
     @property

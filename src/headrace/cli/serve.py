@@ -190,14 +190,14 @@ def _status_display(live: bool) -> Iterator[Callable[[str], None]]:
 def _interrupts() -> Iterator[Callable[[], bool]]:
     """A context whose function returns True after SIGTERM, SIGHUP or SIGINT; a second signal ends the process at once.
 
-    An ignored SIGHUP (nohup) stays ignored.
+    An ignored SIGHUP (nohup) stays ignored, and a second SIGHUP, since a terminal that is closed sends two.
     """
     requested = False
 
     def ask(number: int, _frame: FrameType | None) -> None:
         nonlocal requested
         requested = True
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, signal.SIG_IGN if number == signal.SIGHUP else signal.SIG_DFL)
 
     numbers = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:

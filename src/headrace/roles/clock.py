@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 from headrace.clock import monotonic, spend
 
-__all__ = ["ACTOR_PHASES", "LEARNER_PHASES", "PhaseClock", "StallTimer"]
+__all__ = ["ACTOR_PHASES", "LEARNER_PHASES", "OUTAGE_SECONDS", "PhaseClock", "StallTimer"]
 
 ACTOR_PHASES = ("environment", "inference", "pull", "load", "push", "blocked", "other")
 """How an actor spends its time, in the order of all reports."""
 LEARNER_PHASES = ("wait", "transfer", "train", "priorities", "publish", "other")
 """How a learner spends its time."""
+OUTAGE_SECONDS = 1.0
+"""A longer wait for a server that does not answer is no time of training."""
 
 
 class PhaseClock:

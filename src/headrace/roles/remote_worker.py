@@ -23,7 +23,7 @@ from headrace.replay import ReplayTable, Table
 from headrace.roles.acting_role import ActingRole
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import RoleContext, Worker, generation_seed
-from headrace.roles.clock import ACTOR_PHASES, PhaseClock
+from headrace.roles.clock import ACTOR_PHASES, OUTAGE_SECONDS, PhaseClock
 from headrace.roles.gate import GateWatch
 from headrace.roles.handles import TableHandle
 from headrace.roles.heartbeat import Heartbeat
@@ -162,9 +162,12 @@ class WorkerRole(ActingRole):
                 held = gate.wait()
                 if held is None:
                     break
-                worker.skip(held)
                 asked = monotonic() - begin - held
-                worker.learner.clock.skip(asked)  # which is the actor's time
+                if asked > OUTAGE_SECONDS:  # no one's time
+                    worker.skip(held + asked)
+                else:
+                    worker.skip(held)
+                    worker.learner.clock.skip(asked)  # which is the actor's time
                 before = worker.steps
                 try:
                     worker.step()

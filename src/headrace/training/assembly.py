@@ -55,11 +55,8 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
                 f"{config.topology.name}, whose workers share parameters so: a call for each optimizer, or topology "
                 f"{config.topology.names_without_workers()}, is required"
             )
-        if spec.masked and not updater.architecture.head.masked:
-            raise ConfigError(
-                f"algorithm is {config.algorithm.name}, whose network has no head that knows action masks, and "
-                f"environment is {config.environment}, which has them: a masked Head is required"
-            )
+        if spec.masked:  # which an updater's network may differ in from what its settings say
+            config.algorithm.require_masked(updater.architecture)
         topology, note = config.topology.resolved(updater.architecture)
         context = RunContext(
             environment=config.environment,

@@ -67,6 +67,9 @@ class EvaluationSchedule:
             position = max(position, self.next_evaluation)
         if position >= self.next_evaluation or self._hinted():
             self.next_evaluation = position + self._period
+            last = self._evaluations.last
+            if not self._by_steps and last is not None and last.moment.learner_steps == moment.learner_steps:
+                return  # of the same policy, such as the final evaluation of an earlier start
             episodes = self._config.evaluation_episodes
             self.evaluate(episodes, hold=self._holds or self._decides(episodes))
 

@@ -16,7 +16,7 @@ _PATIENCE_SECONDS = 10.0
 class Interrupts:
     """A context in which the first SIGINT, SIGTERM or SIGHUP sets `requested` and the next raises KeyboardInterrupt.
 
-    An ignored SIGHUP (nohup) stays ignored. `stops` counts how often the process was continued after a stop (Ctrl-Z).
+    An ignored SIGHUP (nohup) stays ignored, and a second SIGHUP, since a terminal that is closed sends two. `stops` counts how often the process was continued after a stop (Ctrl-Z).
 
     A run that waits may not notice `requested`: if acknowledge() does not follow within 10 seconds, `give_up` is
     called, in a separate thread. Signals belong to the main thread; in other threads the context has no effect.
@@ -58,8 +58,11 @@ class Interrupts:
     def _count_stop(self, _number: int, _frame: FrameType | None) -> None:
         self.stops += 1
 
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        if self.requested:
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            signal.signal(number, signal.SIG_IGN)
+        if not self.requested:
+            self.requested = True
+            self._timer.start()
+        elif number != signal.SIGHUP:
             raise KeyboardInterrupt
-        self.requested = True
-        self._timer.start()

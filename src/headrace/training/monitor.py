@@ -64,7 +64,7 @@ class Monitor:
         self._last_report[index] = monotonic()
 
     def skip(self, seconds: float) -> None:
-        """Records that an evaluation held the actors: these seconds of waiting are not training time."""
+        """Records that the actors were held, as by an evaluation: these seconds of waiting are not training time."""
         if self._workers:  # they already subtract the time in which they were held
             return
         for index in self._last_report:

@@ -1,6 +1,7 @@
 """When the training loop does what is due by wall clock, and which part of a long turn is not training time."""
 
 from headrace.clock import monotonic
+from headrace.roles.clock import OUTAGE_SECONDS
 from headrace.training.interrupts import Interrupts
 from headrace.training.progress_records import ProgressRecords
 from headrace.training.reports import Reports
@@ -8,8 +9,6 @@ from headrace.training.session import Session
 from headrace.training.supervision import Supervisor
 
 __all__ = ["TickSchedule"]
-
-_OUTAGE_SECONDS = 1.0
 
 
 class TickSchedule:
@@ -51,12 +50,13 @@ class TickSchedule:
         outages, self._outages = self._outages, self._count_outages()
         waited, self._waited_seconds = self._waited_seconds, self._waits()
         lost = gap if server_lost or self._outages != outages else self._waited_seconds - waited
-        if gap > _OUTAGE_SECONDS:
+        if gap > OUTAGE_SECONDS:
             self._next = now
             self._supervisor.skip(gap)
-        if lost > _OUTAGE_SECONDS and not self._session.clock.paused:
+        if lost > OUTAGE_SECONDS and not self._session.clock.paused:
             self._session.clock.skip(lost)
             self._session.program.skip(lost)
+            self._session.monitor.skip(lost)
             self._records.look(paused=True)
 
     def _count_outages(self) -> tuple[int, int]:
