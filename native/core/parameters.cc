@@ -27,7 +27,9 @@ constexpr auto kLastVersion = std::numeric_limits<std::uint64_t>::max();
 std::uint64_t Parameters::admit(const std::string& name, std::uint64_t version) const {
   const auto found = blobs_.find(name);
   if (found == blobs_.end() && blobs_.size() >= kMaxNames) {
-    refuse(name, "there are " + std::to_string(kMaxNames) + " names already, which is the limit; nothing is stored");
+    refuse(name,
+           "there are " + std::to_string(kMaxNames) +
+               " names already, which is the limit; nothing is stored. headrace drop removes those of ended runs");
   }
   const std::uint64_t stored = found == blobs_.end() ? 0 : found->second->version;
   const std::uint64_t next = version == 0 ? stored + 1 : version;

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.environments import make_batch
 from headrace.errors import CheckpointError, EnvironmentFault
+from headrace.types import Array
 
 from .conftest import TOY, random_actions, zeros
 
@@ -183,6 +184,29 @@ def test_a_step_that_fails_in_one_environment_counts_in_none(own_module, method)
         batch.step(np.array([0, 1, 0]))
     assert batch.state() == before
     assert batch.take_episodes() == []
+
+
+@pytest.mark.parametrize("environment_id", ["Pendulum-v1", "headrace/Wheels-v0"])
+def test_actions_of_several_dimensions_are_repeated(environment_id: str) -> None:
+    """A continuous one, and discrete ones in several dimensions."""
+    first, generator = make_batch(environment_id, 2, seed=5), np.random.default_rng(1)
+    first.start()
+
+    def draw() -> Array:
+        if first.spec.continuous:
+            return generator.uniform(-1, 1, (2, first.spec.actions)).astype(np.float32)
+        return generator.integers(0, first.spec.branches, (2, len(first.spec.branches)))
+
+    taken = [draw() for _ in range(4)]
+    for actions in taken:
+        newest = first.step(actions).next_start
+    state = json.loads(json.dumps(first.state()))
+    again = make_batch(environment_id, 2, seed=5)
+    opened = again.restore(state)
+    np.testing.assert_array_equal([each.frames[-1] for each in opened], newest)
+    np.testing.assert_array_equal(np.stack([each.action for each in opened], axis=1), taken)
+    actions = draw()
+    np.testing.assert_array_equal(again.step(actions).observation, first.step(actions).observation)
 
 
 def test_an_episode_without_end_is_not_kept(monkeypatch):

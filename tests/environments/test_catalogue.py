@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headrace import environments
-from headrace.environments import toy
+from headrace.environments import catalogue, toy
 from headrace.environments.catalogue import make
 from headrace.errors import EnvironmentFault
 
@@ -101,6 +101,15 @@ def test_unknown_id_suggests_similar_ids(wrong, near):
     message = fault(wrong)
     assert "is unknown: did you mean" in message
     assert near in message
+
+
+def test_a_similar_prefix_imports_no_other_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them may take a minute."""
+    asked: list[str] = []
+    names = catalogue._task_names
+    monkeypatch.setattr(catalogue, "_task_names", lambda suite, id_: asked.append(suite.prefix) or names(suite, id_))
+    assert "did you mean dm_control/cheetah-run" in fault("DM-Control/cheeta-run")
+    assert asked == ["dm_control/"]
 
 
 @pytest.mark.parametrize("wrong", ["Xyzzyplugh-v0", "a b", ""])

@@ -1,7 +1,11 @@
 """Records by kind, after resumes, as columns."""
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+import pytest
+
+from headrace.report import history as module
 from headrace.report.history import collect, column
 
 
@@ -28,6 +32,17 @@ def test_a_resume_discards_records_after_its_checkpoint():
     assert [record["seconds"] for record in history.evaluations] == [2.0]
     assert history.quantizations == []
     assert len(history.resumes) == 1
+
+
+def test_of_a_long_run_progress_is_thinned_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_PROGRESS", 10)
+    records: list[dict[str, Any]] = [{"kind": "progress", "seconds": second} for second in range(1, 48)]
+    records.insert(20, {"kind": "evaluation", "seconds": 20.5})
+    found = collect(records)
+    assert [record["seconds"] for record in found.progress] == [8, 16, 24, 32, 40, 47]
+    assert len(found.evaluations) == 1
+    records += [{"kind": "resume", "seconds": 30}, {"kind": "progress", "seconds": 31}]
+    assert [record["seconds"] for record in collect(records).progress] == [8, 16, 24, 31]
 
 
 def test_columns_leave_out_records_that_lack_a_value():

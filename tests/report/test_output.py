@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigError, StorageError
-from headrace.report.output import write_output
+from headrace.report import output
+from headrace.report.output import cut_torn_line, write_output
 from headrace.report.run_directory import RunDirectory
 from headrace.report.run_paths import require_output, require_output_folder
 
@@ -72,3 +73,17 @@ def test_a_file_that_can_t_be_written_whole_stays_as_it_was(
         write_output(path, b"better")
     assert path.read_bytes() == b"good"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("", ""), ('{"a', ""), ('{"a": 1}\n', '{"a": 1}\n'), ('{"a": 1}\n{"b": 22222222', '{"a": 1}\n'), ("x\ny", "x\ny")],
+)
+@pytest.mark.parametrize("block", [1, 3, 9, 100])
+def test_only_an_unfinished_object_at_the_end_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str, block: int
+) -> None:
+    monkeypatch.setattr(output, "_BLOCK_BYTES", block)
+    (tmp_path / "records").write_text(before)
+    cut_torn_line(tmp_path / "records")
+    assert (tmp_path / "records").read_text() == after

@@ -26,7 +26,7 @@ from headrace.types import Array, EnvironmentStep
 __all__ = ["SingleEnvironments"]
 
 _MOST_REPEATED_STEPS = 27_000
-"""Of an open episode when a run is resumed: Atari's longest. Actions beyond are not kept."""
+"""Of an open episode when a run is resumed: Atari's longest. Of a longer one, no actions are kept."""
 
 
 def _checksum(frame: Array) -> str:
@@ -57,7 +57,7 @@ class SingleEnvironments(EnvironmentBatch):
         self._beat = beat
         self._environments = [make(environment_id)]
         self._steps = [0] * count  # of the open episodes
-        self._actions: list[list[Any]] = [[] for _ in range(count)]  # of these, up to the first that is not kept
+        self._actions: list[list[Any]] = [[] for _ in range(count)]  # of these, if they are kept: see _rows()
         self._return = [0.0] * count
         self._newest: Array | None = None  # observations [E, *O] on which the next actions depend
         try:
@@ -72,6 +72,7 @@ class SingleEnvironments(EnvironmentBatch):
             raise
         self._shape = self.spec.observation_shape
         self._dtype = np.dtype(self.spec.observation_dtype)
+        self._row_dtype = np.float32 if self.spec.continuous else np.int64
         self._step_functions = [environment.step for environment in self._environments]
 
     def start(self) -> Array:
@@ -101,7 +102,7 @@ class SingleEnvironments(EnvironmentBatch):
         actions = np.asarray(actions)
         if self.spec.continuous:
             self._check_actions(actions)
-        kept, own = actions.tolist(), self._action_map.to_environment(actions)
+        kept, own = self._rows(actions), self._action_map.to_environment(actions)
         observation = self._new_frames(len(self))
         reward = np.empty(len(self), np.float32)
         terminated = np.zeros(len(self), np.bool_)
@@ -130,8 +131,7 @@ class SingleEnvironments(EnvironmentBatch):
         None for the actions of an episode that is too long to be repeated.
         """
         newest = [] if self._newest is None else [_checksum(row) for row in self._newest]
-        records = zip(self._actions, self._steps, strict=True)
-        actions = [list(record) if len(record) == steps else None for record, steps in records]
+        actions = [self._kept(record, steps) for record, steps in zip(self._actions, self._steps, strict=True)]
         return {**super().state(), "actions": actions, "newest": newest}
 
     def _reopen(self, state: Mapping[str, Any]) -> list[OpenEpisode]:
@@ -158,7 +158,7 @@ class SingleEnvironments(EnvironmentBatch):
             self._episode[index] += 1
             return self._repeat(index, [])
         actions = self._action_map.from_record(record)
-        kept, own = actions.tolist(), self._action_map.to_environment(actions)
+        kept, own = self._rows(actions), self._action_map.to_environment(actions)
         frames = self._new_frames(len(actions) + 1)
         reward = np.empty(len(actions), np.float32)
         self._reset(index, frames, 0)
@@ -204,12 +204,25 @@ class SingleEnvironments(EnvironmentBatch):
         except (Exception, SystemExit) as error:
             raise self._place_error(index, error) from None
 
+    def _rows(self, actions: Array) -> list[Any]:
+        """The actions, one by one, as they are kept: numbers, or the bytes of several, which are smaller."""
+        if actions.ndim == 1:
+            return list(actions.tolist())
+        return [row.tobytes() for row in actions.astype(self._row_dtype, copy=False)]
+
+    def _kept(self, record: list[Any], steps: int) -> list[Any] | None:
+        if len(record) != steps:
+            return None
+        return [np.frombuffer(row, self._row_dtype).tolist() if isinstance(row, bytes) else row for row in record]
+
     def _advance(self, index: int, kept: Any, own: Any, out: Array, row: int) -> tuple[float, bool, bool]:
         """One step of one environment with its `own` action -> reward (clipped if set), terminated, truncated."""
         self._beat()
         self._steps[index] += 1
         if self._steps[index] <= _MOST_REPEATED_STEPS:
             self._actions[index].append(kept)
+        elif self._actions[index]:
+            self._actions[index] = []
         try:
             result = self._step_functions[index](own)
         except (Exception, SystemExit) as error:

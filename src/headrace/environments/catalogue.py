@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -189,7 +189,7 @@ def _unknown(environment_id: str, name: str, module: ModuleType | None) -> str:
         near = _close(name, [key for key, value in vars(module).items() if callable(value)])
         found = f'module "{module.__name__}" has no "{name}"' + (f"; did you mean {near}?" if near else "")
         return f'environment "{environment_id}": {found}'
-    near = _close(name, _known_ids())
+    near = next((found for ids in _known_ids(name) if (found := _close(name, ids))), "")
     own = (
         "environments of your own are named package.module:factory, or module:ID if importing the module registers them"
     )
@@ -197,21 +197,30 @@ def _unknown(environment_id: str, name: str, module: ModuleType | None) -> str:
     return f'environment "{environment_id}" is unknown: {hint}'
 
 
-def _known_ids() -> list[str]:
-    """Returns Gymnasium's ids and the names of every suite that can be loaded.
+def _known_ids(name: str) -> Iterator[list[str]]:
+    """Yields the names of suites with a similar prefix, then Gymnasium's ids and the names of every suite.
 
-    A suite's module may register more ids with Gymnasium when it is imported, as ale_py does ("Breakout-v4"). They
-    are left out.
+    On a cold disk, importing all suites takes a minute. Those that can't be loaded are left out. A suite's module may
+    register more ids with Gymnasium when it is imported, as ale_py does ("Breakout-v4"). They are left out, too.
     """
-    suites = known_suites()
-    modules = {module for suite in suites for module in suite.modules}
+    suites = {suite.prefix.lower(): suite for suite in known_suites()}
+    prefix, slash, _ = name.lower().partition("/")
+    likely = difflib.get_close_matches(prefix + slash, suites) if slash else []
+    yield _all_tasks(suites[each] for each in likely)
+    modules = {module for suite in suites.values() for module in suite.modules}
+    tasks = _all_tasks(suites.values())
     known = [
         spec.id for spec in gymnasium.registry.values() if re.split("[.:]", str(spec.entry_point))[0] not in modules
     ]
+    yield known + tasks
+
+
+def _all_tasks(suites: Iterable[Suite]) -> list[str]:
+    names: list[str] = []
     for suite in suites:
         with contextlib.suppress(EnvironmentFault):
-            known += _task_names(suite, "")
-    return known
+            names += _task_names(suite, "")
+    return names
 
 
 def _close(name: str, candidates: list[str]) -> str:

@@ -11,9 +11,15 @@ __all__ = ["History", "collect", "column"]
 
 Record = Mapping[str, Any]
 
+_MOST_PROGRESS = 10_000
+"""Records of progress, of which each takes 6 kB: one a second is written."""
+
 
 class History(NamedTuple):
-    """The records of a run by kind, each list in chronological order."""
+    """The records of a run by kind, each list in chronological order.
+
+    Of a long run, `progress` has every second, fourth, ... record, and the last one.
+    """
 
     progress: list[Record]
     evaluations: list[Record]
@@ -37,13 +43,25 @@ def collect(records: Iterable[Record]) -> History:
         "quantization": history.quantizations,
         "precision": history.precisions,
     }
+    last: Record | None = None
+    number, period = 0, 1  # of the records of progress, of which one in `period` is kept
     for record in records:
         kind = record.get("kind")
         if kind == "resume":
             for repeated in (history.progress, history.evaluations, history.quantizations):
                 repeated[:] = [old for old in repeated if old["seconds"] <= record["seconds"]]
+            last = last if last is not None and last["seconds"] <= record["seconds"] else None
+        if kind == "progress":
+            last, number = record, number + 1
+            if number % period:
+                continue
         if kind in places:
             places[kind].append(record)
+        if len(history.progress) > _MOST_PROGRESS:
+            del history.progress[::2]
+            period *= 2
+    if last is not None and (not history.progress or history.progress[-1] is not last):
+        history.progress.append(last)
     return history
 
 

@@ -4,10 +4,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from headrace.errors import StorageError
 
 __all__ = ["cut_torn_line", "while_reading", "while_writing", "write_output"]
+
+_BLOCK_BYTES = 64 << 10
 
 
 @contextmanager
@@ -52,7 +55,22 @@ def write_output(path: Path, content: bytes | str) -> None:
 def cut_torn_line(path: Path) -> None:
     """Removes an unfinished JSON object at the end of a file: what is appended next would become a part of it."""
     if path.exists():
-        data = path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        if data[whole : whole + 1] == b"{":
+        with path.open("rb") as file:
+            whole = _last_line(file)
+            file.seek(whole)
+            torn = file.read(1) == b"{"
+        if torn:
             os.truncate(path, whole)
+
+
+def _last_line(file: BinaryIO) -> int:
+    """Where the last line begins: the position behind the last newline."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        begin = max(0, end - _BLOCK_BYTES)
+        file.seek(begin)
+        newline = file.read(end - begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        end = begin
+    return 0

@@ -27,7 +27,7 @@ def write_report(run: RunDirectory, path: Path, video: bytes | None = None, vide
     Raises CheckpointError if the run has no records yet, StorageError if `path` can't be written.
     """
     try:
-        history = collect(run.read_metrics())
+        history = collect(run.iterate_metrics())
         if not history.progress and not history.evaluations:
             raise CheckpointError(f"{run.shown} has no records yet; there is nothing to report")
         config = read_object(run.read_config_text(), f"{run.config_path}")

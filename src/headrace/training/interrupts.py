@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP: the first asks the run to save and stop, the second stops it immediately. And SIGCONT."""
+"""SIGINT, SIGTERM and SIGHUP: the first asks the run to save and stop, the second stops it at once. And SIGCONT."""
 
 import signal
 import threading
@@ -16,7 +16,8 @@ _PATIENCE_SECONDS = 10.0
 class Interrupts:
     """A context in which the first SIGINT, SIGTERM or SIGHUP sets `requested` and the next raises KeyboardInterrupt.
 
-    An ignored SIGHUP (nohup) stays ignored, and a second SIGHUP, since a terminal that is closed sends two. `stops` counts how often the process was continued after a stop (Ctrl-Z).
+    An ignored SIGHUP (nohup) stays ignored, and so does a second SIGHUP, since a terminal that is closed sends two.
+    `stops` counts how often the process was continued after a stop (Ctrl-Z).
 
     A run that waits may not notice `requested`: if acknowledge() does not follow within 10 seconds, `give_up` is
     called, in a separate thread. Signals belong to the main thread; in other threads the context has no effect.
