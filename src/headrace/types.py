@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ActingKind", "Array", "Batch", "EnvironmentSpec", "EnvironmentStep", "FlatVector", "Part"]
+__all__ = ["ActingKind", "Array", "Batch", "EnvironmentDefaults", "EnvironmentSpec", "EnvironmentStep", "FlatVector",
+           "Part", "Sizing"]  # fmt: skip
 
 Array = NDArray[Any]
 
@@ -116,3 +117,29 @@ class Batch(NamedTuple):
     probability: NDArray[np.float32]  # [B]
     key: NDArray[np.uint64]  # [B]
     policy_version: NDArray[np.uint64]  # [B]
+
+
+class Sizing(NamedTuple):
+    """What suits an environment in every topology."""
+
+    environments: int = 8
+    """Environments that a process steps together if it learns too."""
+    actor_environments: int = 16
+    """The same for one that only acts."""
+    chunk_steps: int = 50
+    """Transitions per chunk of a process that learns too."""
+
+
+class EnvironmentDefaults(NamedTuple):
+    """Settings that all algorithms share in an environment. `algorithm` is the name of its default algorithm."""
+
+    algorithm: str = "dqn"
+    sizing: Sizing = Sizing()
+    note: str = ""
+    """What a user should know of its scores."""
+    evaluation_period_seconds: float = 30.0
+    evaluation_episodes: int = 10
+    final_evaluation_episodes: int = 100
+    checkpoint_period_seconds: float = 300.0
+    steps: int = 500_000
+    """Environment steps of a run with an algorithm that has no preset for it."""

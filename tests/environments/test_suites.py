@@ -12,7 +12,8 @@ from headrace.environments import describe, make, make_batch
 from headrace.environments.suites import SUITES, find_suite
 from headrace.environments.toy import Corridor
 from headrace.errors import EnvironmentFault
-from headrace.types import EnvironmentSpec
+from headrace.settings import preset
+from headrace.types import EnvironmentSpec, Sizing
 
 TOYS = """
 from headrace.environments import Suite
@@ -96,6 +97,23 @@ def test_an_environments_metadata_gives_its_stack(install):
 def test_name_without_version_is_the_newest(install):
     install("toys")
     assert make("toys/old").observation_space.shape == (5,)
+
+
+def test_its_defaults_are_those_of_its_environments(install):
+    defaults = """
+    def defaults(self):
+        from headrace.types import EnvironmentDefaults, Sizing
+        family = EnvironmentDefaults("r2d2", Sizing(2, 3), "toys", evaluation_episodes=4, steps=7_000)
+        return {"toys/...": family, "toys/short": EnvironmentDefaults(note="short")}
+"""
+    install("toys", more=defaults.strip())
+    found = preset("toys/old")
+    assert (found.algorithm.name, found.steps, found.sizing, found.note) == ("r2d2", 7_000, Sizing(2, 3), "toys")
+    assert (found.evaluation_episodes, found.final_evaluation_episodes) == (4, 100)
+    assert (preset("toys/short").algorithm.name, preset("toys/short").note) == ("dqn", "short")
+    assert preset("toys/long", "dqn").steps == 7_000
+    install("broken", source="raise OSError('no disk')")
+    assert preset("broken/short").note == "no preset: the defaults"  # making it says why
 
 
 def test_a_run_trains_in_it(install, tmp_path):

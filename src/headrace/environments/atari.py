@@ -5,11 +5,13 @@ FrameStack makes the stacks of 4, so that each frame is stored once. An episode 
 the game (not with a life) and is truncated after 108,000 game frames. Actions are not sticky.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 
 from headrace.environments.base import Suite
+from headrace.types import EnvironmentDefaults, Sizing
 
 __all__ = ["Atari"]
 
@@ -24,6 +26,17 @@ _BASE_OPTIONS: dict[str, Any] = {
     "obs_type": "grayscale",
     "max_num_frames_per_episode": 108_000,
 }
+_DEFAULTS = {
+    "ALE/...": EnvironmentDefaults(
+        "dqn",
+        Sizing(4, 8),
+        "every ALE/... game; a policy that has learned to wait plays for 27,000 steps, so few episodes are evaluated",
+        evaluation_period_seconds=600.0,
+        evaluation_episodes=3,
+        final_evaluation_episodes=10,
+        checkpoint_period_seconds=1800.0,
+    ),
+}
 
 
 class Atari(Suite):
@@ -33,6 +46,10 @@ class Atari(Suite):
     packages = "ale-py and OpenCV"
     modules = ("ale_py", "cv2")
     requirement = "headrace[atari]"
+
+    def defaults(self) -> Mapping[str, EnvironmentDefaults]:
+        """Settings that suit all algorithms."""
+        return _DEFAULTS
 
     def load(self, environment_id: str) -> None:
         """Registers the games with Gymnasium; raises EnvironmentFault if the extra is not installed."""

@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from headrace.errors import CheckpointError, ConfigError, EnvironmentFault
-from headrace.types import Array, EnvironmentSpec, EnvironmentStep
+from headrace.types import Array, EnvironmentDefaults, EnvironmentSpec, EnvironmentStep
 
 __all__ = [
     "EnvironmentBatch",
@@ -192,6 +192,10 @@ class Suite(ABC):
     """The top-level modules of these packages. Gymnasium ids that they register are not suggested to users."""
     requirement: ClassVar[str] = ""
     """The requirement for pip: "headrace[atari]"."""
+
+    def defaults(self) -> Mapping[str, EnvironmentDefaults]:
+        """Settings by name, "PREFIX/..." for all environments without their own; without a call of `load`."""
+        return {}
 
     def load(self, environment_id: str) -> None:
         """Imports `modules`; raises EnvironmentFault, which names `environment_id`, if one is not installed."""

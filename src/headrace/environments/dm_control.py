@@ -10,7 +10,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -21,13 +21,46 @@ from numpy.typing import NDArray
 
 from headrace.environments.base import Suite
 from headrace.errors import EnvironmentFault, error_line
-from headrace.types import Array
+from headrace.types import Array, EnvironmentDefaults, Sizing
 
 __all__ = ["ControlSuite", "SuiteTask", "load_suite"]
 
 _GL = "MUJOCO_GL"
 _HEIGHT, _WIDTH = 480, 640
 _UNBOUNDED = 1e10  # mjMAXVAL: the suite's bound for an actuator without one
+_DEFAULTS = {
+    "dm_control/cartpole-balance": EnvironmentDefaults(
+        "d4pg",
+        Sizing(8, 8),
+        "1,000 is the maximum return of an episode",
+        evaluation_episodes=5,
+    ),
+    "dm_control/walker-stand": EnvironmentDefaults(
+        "d4pg",
+        Sizing(8, 8),
+        "every state has some reward: values start at 50 and end near 100",
+        evaluation_episodes=5,
+    ),
+    "dm_control/finger-spin": EnvironmentDefaults(
+        "d4pg",
+        Sizing(8, 8),
+        "1,000 is the maximum return of an episode, and each lasts 1,000 steps",
+        evaluation_episodes=5,
+    ),
+    "dm_control/hopper-hop": EnvironmentDefaults(
+        "d4pg",
+        Sizing(8, 8),
+        "nine of ten runs reached 110 after 360,000 to 2,240,000 steps; 1,000 is the maximum return of an episode",
+        evaluation_episodes=5,
+    ),
+    "dm_control/...": EnvironmentDefaults(
+        "d4pg",
+        Sizing(8, 8),
+        "every dm_control/DOMAIN-TASK; 1,000 is the maximum return of an episode, and each lasts 1,000 steps",
+        evaluation_period_seconds=60.0,
+        evaluation_episodes=5,
+    ),
+}
 
 
 class ControlSuite(Suite):
@@ -37,6 +70,10 @@ class ControlSuite(Suite):
     packages = "dm-control"
     modules = ("dm_control",)
     requirement = "headrace[dm_control]"
+
+    def defaults(self) -> Mapping[str, EnvironmentDefaults]:
+        """Settings that suit all algorithms."""
+        return _DEFAULTS
 
     def load(self, environment_id: str) -> None:
         """Imports the suite without OpenGL; see `load_suite`."""

@@ -1,6 +1,6 @@
 """MinAtar's games (Young, Tian 2019): "minatar/breakout"."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -10,10 +10,16 @@ from numpy.typing import NDArray
 
 from headrace.environments.base import Suite
 from headrace.errors import EnvironmentFault
+from headrace.types import EnvironmentDefaults, Sizing
 
 __all__ = ["MinAtar"]
 
 _GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+_DEFAULTS = {
+    "minatar/...": EnvironmentDefaults(
+        "dqn", Sizing(), "every minatar/... game; an episode of freeway lasts 2,500 steps"
+    ),
+}
 
 
 class MinAtar(Suite):
@@ -23,6 +29,10 @@ class MinAtar(Suite):
     packages = "MinAtar"
     modules = ("minatar",)
     requirement = "headrace[minatar]"
+
+    def defaults(self) -> Mapping[str, EnvironmentDefaults]:
+        """Settings that suit all algorithms."""
+        return _DEFAULTS
 
     def names(self) -> Sequence[str]:
         """Names of the games."""

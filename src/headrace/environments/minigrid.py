@@ -1,5 +1,6 @@
 """MiniGrid's rooms (Chevalier-Boisvert et al. 2023) without their texts: "minigrid/DoorKey-5x5-v0"."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -7,10 +8,14 @@ import numpy as np
 from gymnasium import spaces
 
 from headrace.environments.base import Suite
+from headrace.types import EnvironmentDefaults, Sizing
 
 __all__ = ["MiniGrid"]
 
 _PACKAGE_PREFIX = "MiniGrid-"
+_DEFAULTS = {
+    "minigrid/DoorKey-5x5-v0": EnvironmentDefaults("dqn", Sizing(), "0.965 is the best mean return"),
+}
 
 
 class MiniGrid(Suite):
@@ -24,6 +29,10 @@ class MiniGrid(Suite):
     packages = "MiniGrid"
     modules = ("minigrid",)
     requirement = "headrace[minigrid]"
+
+    def defaults(self) -> Mapping[str, EnvironmentDefaults]:
+        """Settings that suit all algorithms."""
+        return _DEFAULTS
 
     def names(self) -> list[str]:
         """Gymnasium's ids of all rooms, with this prefix."""

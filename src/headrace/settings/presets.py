@@ -1,6 +1,7 @@
 """Settings that are known to work, by environment; `headrace presets` prints them.
 
-The algorithms' settings are in `algorithms/NAME/presets.py`. This module has the settings that all algorithms share.
+The algorithms' settings are in `algorithms/NAME/presets.py`. This module has the settings that all algorithms share in
+Gymnasium's environments and in ours. Suites have their own: `Suite.defaults()`.
 
 For comparison: Stable-Baselines3's zoo solves CartPole in 50,000 steps, reaches -77 on Acrobot and -101 on MountainCar,
 and 154 on LunarLander in 100,000 (DQN, published scores).
@@ -13,25 +14,15 @@ from typing import Any, NamedTuple, TypeVar
 from headrace.algorithms.config import Algorithm, Tuned
 from headrace.algorithms.registry import ALGORITHMS
 from headrace.environments.names import newest
-from headrace.errors import ConfigError
-from headrace.topologies.config import Sizing, Topology
+from headrace.environments.suites import SUITES, find_suite
+from headrace.errors import ConfigError, EnvironmentFault
+from headrace.topologies.config import Topology
 from headrace.topologies.registry import TOPOLOGIES
+from headrace.types import EnvironmentDefaults, Sizing
 
 __all__ = ["PRESETS", "Preset", "preset", "presets_of"]
 
 T = TypeVar("T")
-
-
-class _Environment(NamedTuple):
-    """Settings that all algorithms share in an environment. `algorithm` is the name of its default algorithm."""
-
-    algorithm: str = "dqn"
-    sizing: Sizing = Sizing()
-    note: str = ""
-    evaluation_period_seconds: float = 30.0
-    evaluation_episodes: int = 10
-    final_evaluation_episodes: int = 100
-    checkpoint_period_seconds: float = 300.0
 
 
 class Preset(NamedTuple):
@@ -69,88 +60,48 @@ class Preset(NamedTuple):
         return TOPOLOGIES.find(name).tuned(self.sizing)
 
 
-_DEFAULT_STEPS = 500_000
 _FRUGAL = {"environments": 1, "chunk_steps": 10}
 """One environment: every step is chosen by the newest policy, and is learned from soon."""
-_ENVIRONMENTS: dict[str, _Environment] = {
-    "CartPole-v1": _Environment("dqn", Sizing(4, 8), "500 is the maximum return of an episode"),
-    "Acrobot-v1": _Environment("dqn", Sizing(), "solved near -80"),
-    "MountainCar-v0": _Environment(
+_ENVIRONMENTS: dict[str, EnvironmentDefaults] = {
+    "CartPole-v1": EnvironmentDefaults("dqn", Sizing(4, 8), "500 is the maximum return of an episode"),
+    "Acrobot-v1": EnvironmentDefaults("dqn", Sizing(), "solved near -80"),
+    "MountainCar-v0": EnvironmentDefaults(
         "dqn",
         Sizing(),
         "the reward is constant until the flag is reached once: exploration decides",
     ),
-    "LunarLander-v3": _Environment("dqn", Sizing(16), "200 counts as solved"),
-    "FrozenLake-v1": _Environment("dqn", Sizing(), "about 0.74 is the best within 100 steps"),
-    "Taxi-v4": _Environment("dqn", Sizing(), "its action masks are used; about 7.9 is the best possible mean"),
-    "headrace/FrozenLakeNotSlippery-v0": _Environment("dqn", Sizing(), "1 is the best return"),
-    "Blackjack-v1": _Environment("dqn", Sizing(), "best possible mean: -0.045; standard error over 100 episodes: 0.1"),
-    "minigrid/DoorKey-5x5-v0": _Environment("dqn", Sizing(), "0.965 is the best mean return"),
-    "headrace/Wheels-v0": _Environment("dqn", Sizing(), "15 is the best return"),
-    "headrace/Reach-v0": _Environment("sac", Sizing(8, 8), "-0.81 is the best possible mean"),
-    "LunarLanderContinuous-v3": _Environment("sac", Sizing(16), "200 counts as solved"),
-    "BipedalWalker-v3": _Environment("sac", Sizing(8, 8), "300 counts as solved"),
-    "HalfCheetah-v5": _Environment("sac", Sizing(8, 8), "an episode lasts 1,000 steps and has no best return"),
-    "Hopper-v5": _Environment("sac", Sizing(8, 8), "the score changes much from evaluation to evaluation"),
-    "Walker2d-v5": _Environment("sac", Sizing(8, 8), "ten runs reached 3,200 after 230,000 to 450,000 steps"),
-    "Ant-v5": _Environment("crossq", Sizing(8, 8), "an ant that only stays on its feet gets about 1,000"),
-    "headrace/Snake-v0": _Environment(
+    "LunarLander-v3": EnvironmentDefaults("dqn", Sizing(16), "200 counts as solved"),
+    "FrozenLake-v1": EnvironmentDefaults("dqn", Sizing(), "about 0.74 is the best within 100 steps"),
+    "Taxi-v4": EnvironmentDefaults("dqn", Sizing(), "its action masks are used; about 7.9 is the best possible mean"),
+    "headrace/FrozenLakeNotSlippery-v0": EnvironmentDefaults("dqn", Sizing(), "1 is the best return"),
+    "Blackjack-v1": EnvironmentDefaults(
+        "dqn", Sizing(), "best possible mean: -0.045; standard error over 100 episodes: 0.1"
+    ),
+    "headrace/Wheels-v0": EnvironmentDefaults("dqn", Sizing(), "15 is the best return"),
+    "headrace/Reach-v0": EnvironmentDefaults("sac", Sizing(8, 8), "-0.81 is the best possible mean"),
+    "LunarLanderContinuous-v3": EnvironmentDefaults("sac", Sizing(16), "200 counts as solved"),
+    "BipedalWalker-v3": EnvironmentDefaults("sac", Sizing(8, 8), "300 counts as solved"),
+    "HalfCheetah-v5": EnvironmentDefaults("sac", Sizing(8, 8), "an episode lasts 1,000 steps and has no best return"),
+    "Hopper-v5": EnvironmentDefaults("sac", Sizing(8, 8), "the score changes much from evaluation to evaluation"),
+    "Walker2d-v5": EnvironmentDefaults("sac", Sizing(8, 8), "ten runs reached 3,200 after 230,000 to 450,000 steps"),
+    "Ant-v5": EnvironmentDefaults("crossq", Sizing(8, 8), "an ant that only stays on its feet gets about 1,000"),
+    "headrace/Snake-v0": EnvironmentDefaults(
         "dqn",
         Sizing(16),
         "the return is the number of apples eaten, minus one for a death; 19.2 is the best published for 10 x 10",
     ),
-    "headrace/TMaze-v0": _Environment("r2d2", Sizing(8, 8), "1 is the best return; 0.5 is that of chance"),
-    "headrace/CartPolePositions-v0": _Environment(
+    "headrace/TMaze-v0": EnvironmentDefaults("r2d2", Sizing(8, 8), "1 is the best return; 0.5 is that of chance"),
+    "headrace/CartPolePositions-v0": EnvironmentDefaults(
         "r2d2",
         Sizing(8, 8),
         "CartPole-v1 without velocities; 500 is the maximum return of an episode",
     ),
-    "minatar/...": _Environment("dqn", Sizing(), "every minatar/... game; an episode of freeway lasts 2,500 steps"),
-    "ALE/...": _Environment(
-        "dqn",
-        Sizing(4, 8),
-        "every ALE/... game; a policy that has learned to wait plays for 27,000 steps, so few episodes are evaluated",
-        evaluation_period_seconds=600.0,
-        evaluation_episodes=3,
-        final_evaluation_episodes=10,
-        checkpoint_period_seconds=1800.0,
-    ),
-    "Pendulum-v1": _Environment(
+    "Pendulum-v1": EnvironmentDefaults(
         "d4pg",
         Sizing(4, 8),
         "about -150 is the best possible mean, because each episode starts with a swing-up",
     ),
-    "dm_control/cartpole-balance": _Environment(
-        "d4pg",
-        Sizing(8, 8),
-        "1,000 is the maximum return of an episode",
-        evaluation_episodes=5,
-    ),
-    "dm_control/walker-stand": _Environment(
-        "d4pg",
-        Sizing(8, 8),
-        "every state has some reward: values start at 50 and end near 100",
-        evaluation_episodes=5,
-    ),
-    "dm_control/finger-spin": _Environment(
-        "d4pg",
-        Sizing(8, 8),
-        "1,000 is the maximum return of an episode, and each lasts 1,000 steps",
-        evaluation_episodes=5,
-    ),
-    "dm_control/hopper-hop": _Environment(
-        "d4pg",
-        Sizing(8, 8),
-        "nine of ten runs reached 110 after 360,000 to 2,240,000 steps; 1,000 is the maximum return of an episode",
-        evaluation_episodes=5,
-    ),
-    "dm_control/...": _Environment(
-        "d4pg",
-        Sizing(8, 8),
-        "every dm_control/DOMAIN-TASK; 1,000 is the maximum return of an episode, and each lasts 1,000 steps",
-        evaluation_period_seconds=60.0,
-        evaluation_episodes=5,
-    ),
+    **{name: defaults for suite in SUITES for name, defaults in suite.defaults().items()},
 }
 
 
@@ -165,7 +116,7 @@ def preset(environment: str, algorithm: str | None = None, *, frugal: bool = Fal
     without `algorithm` also that of another algorithm than the environment's.
     Raises ConfigError if there is no such algorithm, or no such frugal preset.
     """
-    shared = _find(_ENVIRONMENTS, environment) or _Environment()
+    shared = _defaults(environment)
     usual = _find(_tuned(ALGORITHMS.find(shared.algorithm)), environment)
     kind = ALGORITHMS.find(algorithm or shared.algorithm)
     if frugal:
@@ -173,8 +124,8 @@ def preset(environment: str, algorithm: str | None = None, *, frugal: bool = Fal
         return _frugal(environment, kinds, shared)
     tuned = _find(_tuned(kind), environment)
     note = shared.note or (f"a preset of {kind.name}" if tuned else "no preset: the defaults")
-    tuned = tuned or Tuned(kind(), usual.steps if usual else _DEFAULT_STEPS)
-    return Preset(tuned.algorithm, tuned.steps, *shared._replace(note=note)[1:])
+    tuned = tuned or Tuned(kind(), usual.steps if usual else shared.steps)
+    return Preset(tuned.algorithm, tuned.steps, *shared._replace(note=note)[1:-1])
 
 
 def presets_of(algorithm: str, *, frugal: bool = False) -> dict[str, Preset]:
@@ -186,7 +137,7 @@ def presets_of(algorithm: str, *, frugal: bool = False) -> dict[str, Preset]:
     return {name: preset(name, algorithm, frugal=frugal) for name in names}
 
 
-def _frugal(environment: str, kinds: Sequence[type[Algorithm]], shared: _Environment) -> Preset:
+def _frugal(environment: str, kinds: Sequence[type[Algorithm]], shared: EnvironmentDefaults) -> Preset:
     """That of the first algorithm that has one."""
     found = (_find(_tuned(kind, frugal=True), environment) for kind in kinds)
     tuned = next((each for each in found if each is not None), None)
@@ -196,7 +147,19 @@ def _frugal(environment: str, kinds: Sequence[type[Algorithm]], shared: _Environ
             f"frugal is given, and {environment} with {kinds[0].name} has no frugal preset; {', '.join(able)} have one"
         )
     sizing, note = shared.sizing._replace(**_FRUGAL), shared.note or f"a frugal preset of {tuned.algorithm.name}"
-    return Preset(tuned.algorithm, tuned.steps, *shared._replace(sizing=sizing, note=note)[1:], frugal=True)
+    return Preset(tuned.algorithm, tuned.steps, *shared._replace(sizing=sizing, note=note)[1:-1], frugal=True)
+
+
+def _defaults(environment: str) -> EnvironmentDefaults:
+    """Those of the environment, or of its suite, which may be of another package."""
+    known = _find(_ENVIRONMENTS, environment)
+    if known is None:
+        try:
+            suite = find_suite(environment)
+        except EnvironmentFault:  # which the environment's constructor says
+            suite = None
+        known = _find(suite.defaults(), environment) if suite is not None else None
+    return known or EnvironmentDefaults()
 
 
 def _tuned(kind: type[Algorithm], *, frugal: bool = False) -> Mapping[str, Tuned]:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from headrace.algorithms.config import Algorithm
 from headrace.fields import write_fields
@@ -11,7 +11,7 @@ from headrace.gradients.base import OpenVector
 from headrace.networks.precision import Precision
 from headrace.servers.base import Endpoint
 from headrace.topologies.registry import TOPOLOGIES
-from headrace.types import ActingKind, EnvironmentSpec
+from headrace.types import ActingKind, EnvironmentSpec, Sizing
 
 if TYPE_CHECKING:
     from headrace.networks import Architecture
@@ -23,7 +23,6 @@ __all__ = [
     "MOST_ENVIRONMENTS",
     "MOST_PROCESSES",
     "Begin",
-    "Sizing",
     "Topology",
     "planners",
 ]
@@ -41,17 +40,6 @@ Begin = Callable[[], None]
 def planners(algorithm: Algorithm) -> int:
     """Number of processes that plan for an algorithm."""
     return algorithm.world_model.planners if algorithm.world_model else 0
-
-
-class Sizing(NamedTuple):
-    """What suits an environment in every topology."""
-
-    environments: int = 8
-    """Environments that a process steps together if it learns too."""
-    actor_environments: int = 16
-    """The same for one that only acts."""
-    chunk_steps: int = 50
-    """Transitions per chunk of a process that learns too."""
 
 
 @dataclass(frozen=True)

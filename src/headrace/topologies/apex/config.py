@@ -10,8 +10,9 @@ from headrace.fields import MOST_STEPS, check_types, require_positive, require_u
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
-from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, MOST_PROCESSES, Sizing, Topology, planners
+from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, MOST_PROCESSES, Topology, planners
 from headrace.topologies.registry import TOPOLOGIES
+from headrace.types import Sizing
 
 if TYPE_CHECKING:
     from headrace.networks import Architecture

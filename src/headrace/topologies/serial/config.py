@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from headrace.algorithms.config import Algorithm
 from headrace.fields import check_types, require_positive
-from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, Sizing, Topology
+from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, Topology
+from headrace.types import Sizing
 
 if TYPE_CHECKING:
     from headrace.topologies.base import Program, RunContext

@@ -8,8 +8,8 @@ from headrace.algorithms.config import Algorithm, OffPolicy
 from headrace.errors import ConfigError
 from headrace.fields import check_types, require_positive
 from headrace.machine import available_cores
-from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, MOST_PROCESSES, Sizing, Topology
-from headrace.types import EnvironmentSpec
+from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, MOST_PROCESSES, Topology
+from headrace.types import EnvironmentSpec, Sizing
 
 if TYPE_CHECKING:
     from headrace.servers import RunServer
