@@ -27,7 +27,13 @@ class Exit(NamedTuple):
 
 
 class Launcher(Protocol):
-    """Starts roles and watches them. Used by one thread."""
+    """Starts roles and watches them. Used by one thread.
+
+    What each launcher does for the process of a role: it sets `processes.child_environment()` before the process
+    imports anything, sends a `RoleStart` and has `run_role` called, keeps the output in a log, whose directory it
+    creates, and ends the process when the launcher itself dies. What `run_role` raises becomes an `Exit`: an error of
+    FAULTS is its `fault`, the last line of the log its `message`, and exit status `HANG_STATUS` makes it `hung`.
+    """
 
     def start(self, role: Role) -> None:
         """Starts a role; no role with this name may be running."""
