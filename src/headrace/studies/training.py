@@ -30,8 +30,7 @@ _NEVER_SECONDS = 1e9
 def train_case(case: Any, folder: Path, **settings: Any) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
     """The summary and the records of a run of headrace.train; `settings` are those not common to all cases.
 
-    A serial run is evaluated by steps: its case has 0 `evaluation_period_seconds`, and `evaluation_period_steps` is
-    among the settings.
+    A serial run is evaluated by steps: for one, `evaluation_period_steps` is among the settings.
 
     The folder is replaced: an interrupted run starts over, because its clock must be continuous. Evaluations pause that
     clock or run on a separate core. Raises HeadraceError; KeyboardInterrupt if the run was interrupted.
