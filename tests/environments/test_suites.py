@@ -101,10 +101,9 @@ def test_name_without_version_is_the_newest(install):
 
 def test_its_defaults_are_those_of_its_environments(install):
     defaults = """
-    def defaults(self):
-        from headrace.types import EnvironmentDefaults, Sizing
-        family = EnvironmentDefaults("r2d2", Sizing(2, 3), "toys", evaluation_episodes=4, steps=7_000)
-        return {"toys/...": family, "toys/short": EnvironmentDefaults(note="short")}
+    from headrace.types import EnvironmentDefaults, Sizing
+    family = EnvironmentDefaults("r2d2", Sizing(2, 3), "toys", evaluation_episodes=4, steps=7_000)
+    defaults = {"toys/...": family, "toys/short": EnvironmentDefaults(note="short")}
 """
     install("toys", more=defaults.strip())
     found = preset("toys/old")

@@ -5,7 +5,6 @@ FrameStack makes the stacks of 4, so that each frame is stored once. An episode 
 the game (not with a life) and is truncated after 108,000 game frames. Actions are not sticky.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -46,10 +45,7 @@ class Atari(Suite):
     packages = "ale-py and OpenCV"
     modules = ("ale_py", "cv2")
     requirement = "headrace[atari]"
-
-    def defaults(self) -> Mapping[str, EnvironmentDefaults]:
-        """Settings that suit all algorithms."""
-        return _DEFAULTS
+    defaults = _DEFAULTS
 
     def load(self, environment_id: str) -> None:
         """Registers the games with Gymnasium; raises EnvironmentFault if the extra is not installed."""

@@ -192,10 +192,8 @@ class Suite(ABC):
     """The top-level modules of these packages. Gymnasium ids that they register are not suggested to users."""
     requirement: ClassVar[str] = ""
     """The requirement for pip: "headrace[atari]"."""
-
-    def defaults(self) -> Mapping[str, EnvironmentDefaults]:
-        """Settings by name, "PREFIX/..." for all environments without their own; without a call of `load`."""
-        return {}
+    defaults: ClassVar[Mapping[str, EnvironmentDefaults]] = {}
+    """Settings that all algorithms share, by name: "PREFIX/..." has those of all environments without their own."""
 
     def load(self, environment_id: str) -> None:
         """Imports `modules`; raises EnvironmentFault, which names `environment_id`, if one is not installed."""

@@ -207,7 +207,8 @@ class SingleEnvironments(EnvironmentBatch):
     def _rows(self, actions: Array) -> list[Any]:
         """The actions, one by one, as they are kept: numbers, or the bytes of several, which are smaller."""
         if actions.ndim == 1:
-            return list(actions.tolist())
+            numbers: list[Any] = actions.tolist()
+            return numbers
         return [row.tobytes() for row in actions.astype(self._row_dtype, copy=False)]
 
     def _kept(self, record: list[Any], steps: int) -> list[Any] | None:

@@ -10,7 +10,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -70,10 +70,7 @@ class ControlSuite(Suite):
     packages = "dm-control"
     modules = ("dm_control",)
     requirement = "headrace[dm_control]"
-
-    def defaults(self) -> Mapping[str, EnvironmentDefaults]:
-        """Settings that suit all algorithms."""
-        return _DEFAULTS
+    defaults = _DEFAULTS
 
     def load(self, environment_id: str) -> None:
         """Imports the suite without OpenGL; see `load_suite`."""

@@ -1,6 +1,6 @@
 """MinAtar's games (Young, Tian 2019): "minatar/breakout"."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -29,10 +29,7 @@ class MinAtar(Suite):
     packages = "MinAtar"
     modules = ("minatar",)
     requirement = "headrace[minatar]"
-
-    def defaults(self) -> Mapping[str, EnvironmentDefaults]:
-        """Settings that suit all algorithms."""
-        return _DEFAULTS
+    defaults = _DEFAULTS
 
     def names(self) -> Sequence[str]:
         """Names of the games."""

@@ -1,6 +1,5 @@
 """MiniGrid's rooms (Chevalier-Boisvert et al. 2023) without their texts: "minigrid/DoorKey-5x5-v0"."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -29,10 +28,7 @@ class MiniGrid(Suite):
     packages = "MiniGrid"
     modules = ("minigrid",)
     requirement = "headrace[minigrid]"
-
-    def defaults(self) -> Mapping[str, EnvironmentDefaults]:
-        """Settings that suit all algorithms."""
-        return _DEFAULTS
+    defaults = _DEFAULTS
 
     def names(self) -> list[str]:
         """Gymnasium's ids of all rooms, with this prefix."""

@@ -235,7 +235,7 @@ class RunDirectory:
         return list(self.iterate_metrics())
 
     def iterate_metrics(self) -> Iterator[dict[str, Any]]:
-        """The same, one by one: a week's take 4 GB."""
+        """The same, one by one: 100,000 in a list take more than half a gigabyte."""
         if not self.metrics_path.exists():
             return
         for index, line in enumerate(_read_lines(self.metrics_path), start=1):

@@ -18,9 +18,10 @@ SCHEMES = ("tcp://", "unix:", "dpdk:")
 """With which the address of a server of this package begins."""
 RECONNECT_SECONDS = 60.0
 """How long a lost connection to a server that may be restarted is retried."""
-_SILENT_SECONDS = 30.0
 LEARNER = "learner"
 """The claim held by a run's learner."""
+_SILENT_SECONDS = 30.0
+"""Silence after which a connection to a server elsewhere is made again."""
 
 
 @dataclass(frozen=True)

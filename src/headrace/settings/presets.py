@@ -1,7 +1,7 @@
 """Settings that are known to work, by environment; `headrace presets` prints them.
 
 The algorithms' settings are in `algorithms/NAME/presets.py`. This module has the settings that all algorithms share in
-Gymnasium's environments and in ours. Suites have their own: `Suite.defaults()`.
+Gymnasium's environments and in ours. Suites have their own: `Suite.defaults`.
 
 For comparison: Stable-Baselines3's zoo solves CartPole in 50,000 steps, reaches -77 on Acrobot and -101 on MountainCar,
 and 154 on LunarLander in 100,000 (DQN, published scores).
@@ -101,7 +101,7 @@ _ENVIRONMENTS: dict[str, EnvironmentDefaults] = {
         Sizing(4, 8),
         "about -150 is the best possible mean, because each episode starts with a swing-up",
     ),
-    **{name: defaults for suite in SUITES for name, defaults in suite.defaults().items()},
+    **{name: defaults for suite in SUITES for name, defaults in suite.defaults.items()},
 }
 
 
@@ -158,7 +158,7 @@ def _defaults(environment: str) -> EnvironmentDefaults:
             suite = find_suite(environment)
         except EnvironmentFault:  # which the environment's constructor says
             suite = None
-        known = _find(suite.defaults(), environment) if suite is not None else None
+        known = _find(suite.defaults, environment) if suite is not None else None
     return known or EnvironmentDefaults()
 
 
