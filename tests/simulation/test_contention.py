@@ -74,6 +74,13 @@ def test_companions_stop_and_go_on() -> None:
             companions.resume(1)
 
 
+def test_companions_end_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    with open_companions(2, CORRIDOR, SMALL) as companions:
+        companions.resume(1)
+    assert [each.returncode for each in companions.processes] == [0, 0]
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_process_that_does_not_start_is_an_error() -> None:
     with pytest.raises(LaunchError), open_companions(1, "no-such-environment", SMALL):
         pass

@@ -25,6 +25,8 @@ __all__ = ["ROWS", "Companions", "Request", "open_companions"]
 ROWS = 16
 """Environments of a worker."""
 _READY = "ready"
+_END_SECONDS = 5.0
+"""Allowed for the end of a process: more than a turn, and the destruction of its environments."""
 
 
 class Request(NamedTuple):
@@ -85,14 +87,25 @@ def open_companions(
                 env=child_environment(),
                 start_new_session=True,  # as roles: the scheduler treats the processes of a session as a group
             )
-            ends.enter_context(process)  # waits for its end
-            ends.callback(process.kill)
+            ends.callback(_end, process)
             processes.append(process)
         for process in processes:
             assert process.stdout is not None
             if process.stdout.readline().strip() != _READY:
                 raise LaunchError("a process that keeps a core busy does not start")
         yield Companions(processes)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ends a process in order, so that its watcher doesn't report it; one that doesn't end in time is killed."""
+    with process:  # closes its input, and waits for its end
+        process.send_signal(signal.SIGCONT)
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def main() -> None:
