@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <string>
 
 #include "core/error.h"
@@ -41,6 +42,17 @@ class CAPABILITY("mutex") RobustMutex {
     take(pthread_mutex_lock(&mutex_));
     const auto waited = std::chrono::steady_clock::now() - start;
     return static_cast<std::uint64_t>(std::chrono::nanoseconds(waited).count());
+  }
+
+  // As lock(); false if another process held it for that time, by the system's clock.
+  bool try_lock_for(std::chrono::seconds patience) TRY_ACQUIRE(true) {
+    timespec until = {};
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += patience.count();
+    const int error = pthread_mutex_timedlock(&mutex_, &until);
+    if (error == ETIMEDOUT) return false;
+    take(error);
+    return true;
   }
 
   void unlock() RELEASE() { pthread_mutex_unlock(&mutex_); }

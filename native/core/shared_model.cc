@@ -56,6 +56,21 @@ class SCOPED_CAPABILITY Held {
   RobustMutex& mutex_;
 };
 
+// Holds a lock for one who supervises, unless a worker that was stopped has it: then the race is accepted.
+class HeldUnlessStopped {
+ public:
+  explicit HeldUnlessStopped(RobustMutex& mutex) NO_THREAD_SAFETY_ANALYSIS  // of a lock that it may hold
+      : mutex_(mutex.try_lock_for(SharedModel::kPatience) ? &mutex : nullptr) {}
+  ~HeldUnlessStopped() NO_THREAD_SAFETY_ANALYSIS {
+    if (mutex_ != nullptr) mutex_->unlock();
+  }
+  HeldUnlessStopped(const HeldUnlessStopped&) = delete;
+  HeldUnlessStopped& operator=(const HeldUnlessStopped&) = delete;
+
+ private:
+  RobustMutex* const mutex_;
+};
+
 // Hogwild's race is intended: tells the thread sanitizer so in its scope.
 class Race {
  public:
@@ -246,7 +261,7 @@ std::uint64_t SharedModel::read_into(std::span<float> out) {
   check_size(out.size(), "out");
   const std::uint64_t read = version();  // before the copy: no update that it counts is missing
   if (options().sharing == Sharing::kLock) {
-    const Held held(header_.mutex);
+    const HeldUnlessStopped held(header_.mutex);
     copy(own_parameters(0), out);
     return version();
   }
@@ -258,7 +273,7 @@ std::uint64_t SharedModel::read_into(std::span<float> out) {
   std::uint32_t joined = 0;
   for (std::uint32_t i = 0; i < options().workers; ++i) {
     Worker& other = worker(i);
-    const Held held(other.mutex);
+    const HeldUnlessStopped held(other.mutex);
     if (other.presence.load(std::memory_order_relaxed) == Presence::kAbsent) continue;
     const auto values = own_parameters(i);
     if (joined++ == 0) {
@@ -340,7 +355,7 @@ double SharedModel::lock_wait_seconds(std::uint32_t index) const {
 
 SharedModel::State SharedModel::state() {
   const bool lock = options().sharing == Sharing::kLock;
-  std::optional<Held> all;
+  std::optional<HeldUnlessStopped> all;
   if (lock) all.emplace(header_.mutex);
   State state;
   state.version = version();
@@ -358,7 +373,7 @@ SharedModel::State SharedModel::state() {
   };
   for (std::uint32_t i = 0; i < options().workers; ++i) {
     Worker& each = worker(i);
-    std::optional<Held> one;
+    std::optional<HeldUnlessStopped> one;
     if (!lock) one.emplace(each.mutex);
     take(i, options().own_optimizer_state ? each.steps : header_.steps);
     state.joined.push_back(each.presence.load(std::memory_order_relaxed) != Presence::kAbsent);

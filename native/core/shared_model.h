@@ -15,13 +15,15 @@
 // The optimizer state is shared, or each worker has its own, including the steps that Adam's corrections count.
 //
 // A worker that is killed while it holds a lock blocks no other (robust_mutex.h). An update that it left half done
-// stays as it is.
+// stays as it is. One that is stopped (SIGSTOP) meanwhile blocks the other workers, but not those who supervise: a call
+// without a worker's number and state() read after kPatience without the lock.
 //
 // Threading: any number of threads and processes at once, but one at a time for each worker; format() and load() only
 // while no other thread or process uses the model.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -51,6 +53,9 @@ struct SharedModelOptions {
 
 class SharedModel {
  public:
+  // Of one that supervises, for a lock: far longer than any update takes.
+  static constexpr std::chrono::seconds kPatience{1};
+
   static std::uint64_t bytes(const SharedModelOptions& options);  // that format() needs; of checked options
   // Makes a model in zeroed memory, at the start of a page.
   static void format(std::span<std::byte> memory, const SharedModelOptions& options, std::span<const float> initial);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 
@@ -101,6 +102,37 @@ TEST_CASE("shared model: a lock whose holder's thread or process has ended can b
     mutex.unlock();
   }
   ::munmap(memory.data(), memory.size());
+}
+
+// A process that stops itself in the middle of an update, with the lock held: at a page that it must not touch.
+pid_t start_worker_that_stops(SharedModel& model, std::size_t page) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  std::signal(SIGSEGV, [](int) { ::kill(::getpid(), SIGSTOP); });
+  const auto address = reinterpret_cast<std::uintptr_t>(&model.parameters(0).back()) / page * page;
+  ::mprotect(reinterpret_cast<void*>(address), page, PROT_NONE);
+  model.apply(0, std::vector<float>(model.options().count, 1), 0);
+  std::abort();
+}
+
+TEST_CASE("shared model: a worker that was stopped with the lock held does not block one who supervises") {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  for (const Sharing sharing : {Sharing::kLock, Sharing::kAdPsgd}) {
+    Fixture shared({kPlain, sharing, false, 1, 4 * page});
+    shared.model.join(0);
+    const pid_t child = start_worker_that_stops(shared.model, page);
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, WUNTRACED) == child);
+    REQUIRE(WIFSTOPPED(status));
+    std::vector<float> seen(4 * page);
+    shared.model.read_into(seen);
+    CHECK(seen.front() == -1);
+    CHECK(seen.back() == 0);
+    CHECK(shared.model.state().parameters == seen);
+    ::kill(child, SIGKILL);
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(shared.model.read_into(seen, 0) == shared.model.version());
+  }
 }
 
 TEST_CASE("shared model: the mean of two, and of all") {
