@@ -63,8 +63,8 @@ def test_a_long_file_is_read_in_parts(path, monkeypatch):
     monkeypatch.setattr("headrace.dashboard.records._PART_BYTES", 40)
     follower = RecordFollower(path)
     append(path, '{"kind": "a"}\n' * 5)
-    counts = [len(follower.read()[1]) for _ in range(4)]
-    assert counts == [2, 2, 1, 0]
+    seen = [(len(follower.read()[1]), follower.behind) for _ in range(4)]
+    assert seen == [(2, True), (2, True), (1, False), (0, False)]
     assert follower.refused == 0
 
 

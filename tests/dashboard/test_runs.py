@@ -109,6 +109,16 @@ def test_a_resumed_run_is_sent_again_without_what_it_repeats(folder, write_run):
     assert [each["mean_return"] for each in message["state"]["evaluations"]] == [1.0, 2.0]
 
 
+def test_what_a_long_run_has_reached_is_shown_before_all_of_it_is_read(folder, write_run, monkeypatch):
+    run = write_run("one")
+    for seconds in range(100):
+        run.progress(float(seconds))
+    monkeypatch.setattr("headrace.dashboard.records._PART_BYTES", 4096)
+    _, message = folder.update("one", None)
+    assert len(message["series"]["seconds"]) < 50
+    assert message["state"]["now"]["seconds"] == 99.0
+
+
 def test_the_best_evaluation_may_be_one_after_the_last_progress(folder, write_run):
     run = write_run("one")
     assert folder.update("one", None)[1]["state"]["best_evaluation"] is None

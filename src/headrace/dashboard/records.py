@@ -46,12 +46,15 @@ class RecordFollower:
         self._known = b""
         self.refused = 0
         """Number of complete lines that are not records."""
+        self.behind = False
+        """Whether the last call left complete lines for the next one."""
 
     def read(self) -> tuple[bool, list[Record]]:
         """Returns whether the file begins again, and new records; a missing file has none.
 
         At most 4 MiB are read; the next call continues.
         """
+        self.behind = False
         try:
             file = open_regular(self._path)
         except OSError:
@@ -68,6 +71,7 @@ class RecordFollower:
             self.refused += refused + (not whole)
             self._offset += whole or len(part)
             self._known = part[: whole or len(part)][-_KNOWN_BYTES:]
+            self.behind = len(part) == _PART_BYTES
             return restarted, records
 
     def _begin_again(self, descriptor: int) -> bool:

@@ -119,7 +119,7 @@ class RunView:
         video = _newest_video(self.path)
         return {
             "status": _status(self.path, summary),
-            "now": self._now,
+            "now": self._newest(),
             "summary": summary,
             "evaluations": self._evaluations,
             "best_evaluation": self._best_evaluation(),
@@ -131,6 +131,12 @@ class RunView:
             "refused_lines": self._follower.refused,
             "video": None if video is None else {"name": video[1].name, "time": int(video[0])},
         }
+
+    def _newest(self) -> Record:
+        """The newest progress record, also while what a long run wrote before is still to be read."""
+        if not self._follower.behind:
+            return self._now
+        return last_records(self.path / "metrics.jsonl", ["progress"]).get("progress", self._now)
 
     def _best_evaluation(self) -> float | None:
         """The highest mean return; progress records have no evaluation that came after them."""
