@@ -1,5 +1,7 @@
 """Training from Python: which settings a run gets."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,9 +136,21 @@ def test_an_environment_of_the_script_is_refused_before_the_run(tmp_path: Path, 
     """The evaluator could not create it; serial runs would only notice at the end."""
     gymnasium.register("Mine-v0", entry_point)
     try:
-        for name in ("Mine-v0", "__main__:Mine"):
+        for name in ("Mine-v0", "Mine", "__main__:Mine"):
             with pytest.raises(ConfigError, match=f"environment is {name}, which is in the script itself"):
                 api.train(name, run_dir=tmp_path / "run")
     finally:
         del gymnasium.registry["Mine-v0"]
     assert not (tmp_path / "run").exists()
+
+
+def test_a_network_of_the_script_is_refused_before_the_run(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="network is __main__:build, which is in the script itself"):
+        api.train("CartPole-v1", algorithm=DQN(network="__main__:build"), run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_members_are_known_before_they_are_imported() -> None:
+    program = "import headrace; print(sorted({*headrace.__all__} - {*dir(headrace)}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

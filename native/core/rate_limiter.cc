@@ -11,17 +11,17 @@ namespace {
 
 constexpr double kChosenTolerance = 8;  // in the larger of batches and of chunks' worth: room for both to run ahead
 
-void require_non_negative(const char* name, double value) {
+void require_non_negative(const char* name, double value, const char* zero) {
   if (std::isfinite(value) && value >= 0) return;
-  throw Error(ErrorKind::kInvalid,
-              std::string(name) + " is " + std::to_string(value) + ", but it must be finite and >= 0 (0: off)");
+  throw Error(ErrorKind::kInvalid, std::string(name) + " is " + std::to_string(value) +
+                                       ", but it must be finite and >= 0 (0: " + zero + ")");
 }
 
 }  // namespace
 
 RateLimiter::RateLimiter(LimiterOptions options) : options_(options) {
-  require_non_negative("samples_per_insert", options.samples_per_insert);
-  require_non_negative("limiter_tolerance", options.tolerance);
+  require_non_negative("samples_per_insert", options.samples_per_insert, "off");
+  require_non_negative("limiter_tolerance", options.tolerance, "chosen");
   options_.min_size = std::max<std::uint64_t>(1, options.min_size);
 }
 

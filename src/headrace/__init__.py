@@ -77,12 +77,19 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Imports a member at first use: the command line handles signals before NumPy is imported."""
-    if name == "replay":
-        return import_module("headrace.replay")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+def __dir__() -> list[str]:
+    """Also the members that are not imported yet."""
+    return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:  # a type checker knows the members, and would take any other name for one
+
+    def __getattr__(name: str) -> Any:
+        """Imports a member at first use: the command line handles signals before NumPy is imported."""
+        if name == "replay":
+            return import_module("headrace.replay")
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value

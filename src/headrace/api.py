@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.registry import ALGORITHMS
+from headrace.environments.names import newest
 from headrace.errors import ConfigError, require
 from headrace.fields import require_fit
 from headrace.imports import require_not_imported
@@ -149,7 +150,8 @@ def tune(
     tuned = tune_run(config, tune, trials=trials, parallel=parallel, path=path, quiet=quiet)
     if tuned.interrupted:
         raise KeyboardInterrupt
-    return tuned
+    found = [trial._replace(path=trial.path.absolute()) for trial in tuned.trials]
+    return tuned._replace(path=tuned.path.absolute(), trials=found)
 
 
 def _display(config: RunConfig, directory: RunDirectory, quiet: bool) -> Display:
@@ -166,15 +168,19 @@ def _require_importable(environment: str) -> None:
     """Raises ConfigError for an environment whose entry point is in the running script: other processes lack it."""
     import gymnasium
 
-    registered = gymnasium.registry.get(environment)
-    entry: Any = registered.entry_point if registered is not None else environment
+    found = newest(environment, gymnasium.registry)
+    entry: Any = environment if found is None else gymnasium.registry[found].entry_point
     while isinstance(entry, functools.partial):
         entry = entry.func
     module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
+    required = '"module:factory" or "module:ID" is required, of a module that creates or registers it'
+    _require_outside_script("environment", environment, module, required)
+
+
+def _require_outside_script(field: str, value: str, module: str, required: str) -> None:
     if module == "__main__":
         raise ConfigError(
-            f"environment is {environment}, which is in the script itself, where no other process finds it: "
-            '"module:factory" or "module:ID" is required, of a module that creates or registers it'
+            f"{field} is {value}, which is in the script itself, where no other process finds it: {required}"
         )
 
 
@@ -206,6 +212,9 @@ def _configure(environment: str, settings: Settings) -> RunConfig:
     if "algorithm" in given:
         ALGORITHMS.require_registered(given["algorithm"])
         known = preset(environment, given["algorithm"].name)._replace(algorithm=given["algorithm"])
+        network = given["algorithm"].network
+        required = '"module:function" is required, of a module that defines it'
+        _require_outside_script("network", network, network.partition(":")[0], required)
     if not given.keys() & {"steps", "time_limit_seconds", "until_score"}:
         given["steps"] = known.steps
     if "topology" not in given:

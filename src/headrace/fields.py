@@ -144,6 +144,8 @@ def read_input(field: str, path: str | Path, what: str = "a file", most: int = _
             data = file.read(most + 1)
     except OSError as error:
         raise ConfigError(f"{field} is {path}; it must be {what} that can be read: {error.strerror}") from None
+    except ValueError as error:  # no file can have this name
+        raise ConfigError(f"{field} is {str(path)!r:.60}; it must be {what} that can be read: {error}") from None
     require(field, path, len(data) <= most, f"{what} of at most {most} bytes")
     return data
 
@@ -199,7 +201,8 @@ def require_fit(name: str, value: object, hint: Any) -> None:
     """Raises ConfigError with this name for a value that does not have the type of a hint."""
     if not fits(hint, value):
         plain = get_origin(hint) is Literal and isinstance(value, str) and value.isprintable()
-        require(name, value if plain else _shown(value), False, required_of(hint))
+        other = ", of Python and not of NumPy" if type(value).__module__ == "numpy" else ""
+        require(name, value if plain else _shown(value), False, required_of(hint) + other)
 
 
 def _from_json(hint: Any, value: Any) -> Any:

@@ -73,9 +73,10 @@ class Registry(Generic[T]):
             require(self._what, f"{settings!r:.60}", False, f"an object such as headrace.{example}()")
         name = getattr(kind, "name", None)
         if not (name in self.built_in or name in self._added) or self.find(name) is not kind:
+            module = "MODULE" if kind.__module__ == "__main__" else kind.__module__  # a script can't be installed
             raise ConfigError(
                 f"{self._what} is {kind.__module__}.{kind.__name__}, named {name!r}, which is not registered: an entry "
-                f'point of the group {self._group}, NAME = "{kind.__module__}:{kind.__name__}", is required'
+                f'point of the group {self._group}, NAME = "{module}:{kind.__name__}", is required'
             )
 
     def read(self, record: Mapping[str, Any]) -> T:

@@ -188,7 +188,7 @@ def test_commands_take_the_address_of_the_server(built, serve, tmp_path, headrac
     done = headrace_command("stats", address, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["tables"] == {}
-    assert "the runs there are none" in headrace_command("drop", address, "default").stderr
+    assert "; there is no run\n" in headrace_command("drop", address, "default").stderr
     elsewhere = headrace_command("stats", address + ",port=80")
     assert elsewhere.returncode == 2
     assert f"'{server.address}', which is required" in elsewhere.stderr

@@ -131,3 +131,33 @@ def test_a_fault_keeps_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     started(launcher, monkeypatch, program).wait(60.0)
     [ended] = launcher.poll()
     assert (ended.fault, ended.message) == (DivergenceError, "the loss is nan")
+
+
+@pytest.mark.parametrize(
+    ("name", "when"),
+    [
+        ("run_role", "during an import, whose errors are taken for an environment's"),
+        ("leave_soon", "after the role has ended"),
+    ],
+)
+def test_a_request_to_end_is_no_failure_at_any_time(name: str, when: str) -> None:
+    program = f"""
+import os, signal, sys
+from headrace.errors import EnvironmentFault
+from headrace.launch import child
+
+def asked(*_, **__):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except Exception as error:
+        raise EnvironmentFault("it can't be imported") from error
+
+child.read_json = lambda *_: child.RoleStart(None, None)
+child.run_role = lambda *_: None
+child.{name} = asked
+sys.argv.append(str(os.getppid()))
+child.main()
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), when

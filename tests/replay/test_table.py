@@ -7,13 +7,14 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock, call
 
 import numpy as np
 import pytest
 
 from headrace._native import Server
-from headrace.errors import ClosedError, ConfigError, StorageError
+from headrace.errors import ClosedError, ConfigError, HeadraceError, StorageError
 from headrace.replay import BatchBuffer, ChunkWriter, Experience, Signature, Table
 from headrace.replay.batches import BatchesAhead
 
@@ -120,6 +121,41 @@ def test_a_snapshot_replaces_no_file_of_a_table(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="it is not a file"):
         table.save(tmp_path)
     assert [each.name for each in tmp_path.iterdir()] == ["arena"]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("", ConfigError, "path is '.'; it must be that of a file"),
+        ("a\0b", ConfigError, "path is 'a.x00b'; it must be that of a file"),
+        ("x" * 253, StorageError, "File name too long|can't"),
+        ("/dev/null/x", StorageError, "Not a directory"),
+    ],
+)
+def test_a_path_that_can_hold_no_snapshot_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: type[HeadraceError], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=message):
+        Table(SIGNATURE, capacity=100).save(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["capacity", "capacity_bytes", "min_size", "seed"])
+@pytest.mark.parametrize("value", [-1, 1.5, None])
+def test_counts_are_whole_numbers(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is {value}; it must be a whole number, not below 0"):
+        Table(SIGNATURE, **{name: value})
+
+
+def test_a_path_with_a_null_character_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="it must be one without a null character"):
+        Table(SIGNATURE, capacity=100, path=f"{tmp_path}/a\0b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_chunks_are_inserted_at_once() -> None:
+    assert Table(SIGNATURE, capacity=100).insert() == 0
 
 
 def test_a_snapshot_that_fails_leaves_the_former_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

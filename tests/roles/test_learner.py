@@ -40,22 +40,23 @@ def batch(versions: list[int]) -> Batch:
 )
 def test_staleness_is_never_negative(versions: list[int], staleness: float) -> None:
     learner = Learner(Still(), lambda timeout: batch(versions), None, None, publish_period=100)
-    learner.steps = 10
+    learner.resume(10, None)
     assert learner.step(1.0)
-    assert learner.staleness == learner.mean_staleness == pytest.approx(staleness)
+    assert learner.staleness == pytest.approx(staleness)
     assert learner.steps == 11
 
 
-def test_mean_staleness_is_that_of_all_updates() -> None:
+def test_mean_staleness_is_that_of_all_updates_also_of_earlier_starts() -> None:
     batches = iter([batch([1]), batch([12])])
     learner = Learner(Still(), lambda timeout: next(batches), None, None, publish_period=100)
-    learner.steps = 10
+    assert learner.mean_staleness is None
+    learner.resume(10, 2.0)
     staleness = []
     for _ in range(2):
         learner.step(1.0)
         staleness.append(learner.staleness)
     assert staleness == [10.0, 0.0]  # of policies of versions 11 and 12
-    assert learner.mean_staleness == 5.0
+    assert learner.mean_staleness == pytest.approx((10 * 2.0 + 10.0 + 0.0) / 12)
 
 
 def test_an_update_counts_though_the_server_does_not_take_its_priorities() -> None:

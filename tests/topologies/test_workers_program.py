@@ -64,6 +64,8 @@ def test_reports_of_dead_workers_still_count(server: EmbeddedServer) -> None:
     assert (stats["samples_per_insert"], stats["size"], stats["capacity"]) == (176 / 44, 10, 50)
     resumed = WorkersProgram(config, context_of(server, PLAIN, config), 1)
     resumed.restore(json.loads(json.dumps(program.state())))
+    resumed.learner.resume(program.learner.steps, program.learner.mean_staleness)
+    assert resumed.learner.staleness == 7 / 13  # before any worker reports
     assert gate(server)[1] == Gate("open", 30)  # before any worker looks: none explores as at the beginning
     report(resumed, 0, "d", updates=2, staleness={"0": 2})
     again = resumed.figures()

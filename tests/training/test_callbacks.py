@@ -74,7 +74,9 @@ def test_training_goes_on_between_slow_calls(monkeypatch: pytest.MonkeyPatch, la
 
 
 @pytest.mark.parametrize("name", ["on_record", "on_evaluation", "on_checkpoint"])
-@pytest.mark.parametrize("error", [KeyError("missing"), SystemExit(3)], ids=["error", "exit"])
+@pytest.mark.parametrize(
+    "error", [KeyError("missing"), SystemExit(3), pytest.fail.Exception("here")], ids=["error", "exit", "test"]
+)
 def test_an_exception_ends_the_run_which_is_saved(
     tmp_path: Path, launcher: LauncherFactory, name: str, error: BaseException
 ) -> None:

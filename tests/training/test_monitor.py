@@ -60,6 +60,16 @@ def test_rates_are_those_of_the_last_interval(monitor: Monitor) -> None:
     assert (second.steps_per_second, second.learner_steps_per_second) == (300.0, 5.0)
 
 
+def test_rates_and_shares_stay_while_the_clock_stands_still(monitor: Monitor) -> None:
+    monitor.add(0, acted(1_000, push=6.0, environment=4.0))
+    before = snapshot(monitor, 10.0, 20, train=10.0)
+    after = snapshot(monitor, 10.0, 20, train=10.0)
+    assert (after.steps_per_second, after.actor_times) == (before.steps_per_second, before.actor_times)
+    assert (after.bottleneck, after.actor_times["push"], after.learner_times["train"]) == ("learner", 0.6, 1.0)
+    monitor.add(0, acted(500, environment=1.0))
+    assert snapshot(monitor, 11.0, 20, train=10.5, wait=0.5).actor_times["environment"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("wait", "push", "blocked", "bottleneck"),
     [

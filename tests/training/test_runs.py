@@ -138,6 +138,7 @@ def test_resume_equals_never_having_stopped(train: Any, environment: str) -> Non
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
     for field in ("environment_steps", "learner_steps", "episodes", "mean_return", "samples_per_insert"):
         assert resumed.summary[field] == whole.summary[field]
+    assert resumed.summary["staleness"] == pytest.approx(whole.summary["staleness"], rel=0.02)  # of open chunks: other
 
 
 def test_the_rules_of_a_resumption_stay(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:

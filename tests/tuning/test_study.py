@@ -118,6 +118,13 @@ def test_a_trial_whose_settings_were_not_chosen_is_left_out_of_tables(open_study
     assert begin(study).number == 1
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\0b", "a\udcffb"])
+def test_a_directory_whose_name_can_t_be_printed_is_refused(config: RunConfig, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="it must be a path that can be printed"):
+        Study(tmp_path / name, config, [], print, parallel=1)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_other_settings_are_refused(open_study: Any, config: RunConfig) -> None:
     open_study()
     with pytest.raises(ConfigError, match=r"other settings .*steps is 800 there and 900 here"):

@@ -43,8 +43,9 @@ def run(arguments: Sequence[str]) -> int:
         claim_run(client, Endpoint(options.address, options.run), secrets.randbits(63))
         statistics = client.stats()
         if not client.drop(prefix):
-            known = ", ".join(_runs(statistics)) or "none"
-            raise ConfigError(f"run {options.run} is not on {options.address}; the runs there are {known}")
+            known = ", ".join(_runs(statistics))
+            there = f"the runs there are {known}" if known else "there is no run"
+            raise ConfigError(f"run {options.run} is not on {options.address}; {there}")
     tables = [table for name, table in statistics["tables"].items() if name.startswith(prefix)]
     held = {**statistics["parameters"], **statistics["shards"]}
     blobs = [blob for name, blob in held.items() if name.startswith(prefix)]

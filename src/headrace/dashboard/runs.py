@@ -140,8 +140,7 @@ class RunView:
 
     def _best_evaluation(self) -> float | None:
         """The highest mean return; progress records have no evaluation that came after them."""
-        seen = [self._now.get("best_evaluation"), *(each.get("mean_return") for each in self._evaluations)]
-        return max((value for value in map(_number, seen) if value is not None), default=None)
+        return _greatest(self._now.get("best_evaluation"), *(each.get("mean_return") for each in self._evaluations))
 
     def config(self) -> Record:
         """The run's settings, without the password that a server's address may have."""
@@ -306,7 +305,7 @@ def _card(path: Path, name: str) -> Record:
         "seconds": _number(progress.get("seconds", summary.get("wall_seconds"))),
         "mean_return": _number(progress.get("mean_return")),
         "evaluation_return": _number(summary.get("mean_return", progress.get("evaluation_return"))),
-        "best_evaluation": _number(progress.get("best_evaluation")),
+        "best_evaluation": _greatest(progress.get("best_evaluation"), summary.get("mean_return")),
         "stopped_by": str(summary["stopped_by"]) if summary.get("stopped_by") else None,
     }
 
@@ -366,6 +365,10 @@ def _number(value: Any) -> float | None:
     """The value if it is a finite number that a float can hold; anything else, which no run writes, is None."""
     known = isinstance(value, int | float) and not isinstance(value, bool)
     return value if known and abs(value) <= 1e308 else None
+
+
+def _greatest(*values: Any) -> float | None:
+    return max((number for number in map(_number, values) if number is not None), default=None)
 
 
 def _natural(name: str) -> tuple[str, int]:

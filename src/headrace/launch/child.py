@@ -4,6 +4,7 @@ Its arguments are the role's kind and index, by which others find the process, a
 endpoint come on stdin as JSON: an address may contain a password, and arguments are readable by all users.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -60,24 +61,34 @@ def main() -> None:
         raise ClosedError("asked to stop")  # interrupts any wait
 
     set_handler(signal.SIGTERM, finish)
+    status = 0
+    with contextlib.suppress(ClosedError):  # SIGTERM may come after the role's end
+        status = _run(stop)
+    _leave(status)
+
+
+def _run(stop: _Request) -> int:
+    """Runs the role that stdin names; returns the exit status of this process."""
     try:
         given = read_json(RoleStart, sys.stdin.read(), "a role's start")
         run_role(given.role, given.endpoint, stop)
     except ClosedError:
-        pass
-    except HeadraceError as error:
-        print(error, file=sys.stderr)
-        fault = fault_of(error)
-        _leave(FAULT_STATUSES[fault] if fault else 1)
+        return 0
     except Exception as error:
-        traceback.print_exc()
-        print(error_line(error), file=sys.stderr)
-        _leave(1)
-    _leave(0)
+        if stop.is_set():  # what an environment made of the handler's exception
+            return 0
+        known = isinstance(error, HeadraceError)
+        if not known:
+            traceback.print_exc()
+        print(error if known else error_line(error), file=sys.stderr)
+        fault = fault_of(error)
+        return FAULT_STATUSES[fault] if fault else 1
+    return 0
 
 
 def _leave(status: int) -> NoReturn:
     """Exits even if threads or exit functions of an environment do not end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     leave_soon(status, quiet=status != 0)  # the last line must be the role's error
     sys.exit(status)
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import BatchStream, Client
-from headrace.errors import ReplayError, ServerError
+from headrace.errors import ReplayError, ServerError, require
 from headrace.fields import read_input
 from headrace.replay.base import ReplayTable
 from headrace.replay.batches import Allocate, BatchBuffer, StreamedBatches
@@ -101,7 +101,8 @@ class RemoteTable(ReplayTable):
     def batches_ahead(
         self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
     ) -> StreamedBatches:
-        """Keeps `count` batches in flight, in memory of their connection; `allocate` is not called."""
+        """Keeps `count` batches, 2 to 64, in flight, in memory of their connection; `allocate` is not called."""
+        require("count", count, 2 <= count <= 64, "from 2 to 64")
         return self._connection.stream(self._name, batch_size, importance_exponent, count)
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> int | None:

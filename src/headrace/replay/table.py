@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headrace._native import Signature
 from headrace._native import Table as NativeTable
-from headrace.errors import StorageError
+from headrace.errors import StorageError, require
 from headrace.replay.base import ReplayTable
 from headrace.replay.batches import Allocate, BatchBuffer, Batches, BatchesAhead
 
@@ -66,6 +66,11 @@ class Table(ReplayTable):
         seed: int = 0,
         path: str | Path = "",
     ) -> None:
+        counts = {"capacity": capacity, "capacity_bytes": capacity_bytes, "min_size": min_size, "seed": seed}
+        for name, value in counts.items():
+            whole = isinstance(value, int | np.integer) and value >= 0
+            require(name, f"{value!r:.60}", whole, "a whole number, not below 0")
+        require("path", f"{path!r:.60}", "\0" not in os.fspath(path), "one without a null character")
         self.signature = signature
         self.native = NativeTable(
             signature,
@@ -93,7 +98,7 @@ class Table(ReplayTable):
 
     def insert(self, *chunks: bytes | bytearray, timeout_seconds: float | None = None) -> int | None:
         """Stores chunks; see `ReplayTable`. Stops at a chunk that is blocked until its deadline and returns None."""
-        key: int | None = None
+        key: int | None = 0
         for chunk in chunks:
             if (key := self.native.insert(chunk, timeout_seconds)) is None:
                 break
@@ -108,7 +113,8 @@ class Table(ReplayTable):
     def batches_ahead(
         self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
     ) -> Batches:
-        """Keeps `count` batches ready in buffers of this process, filled by a native thread."""
+        """Keeps `count` batches, 2 or more, ready in buffers of this process, filled by a native thread."""
+        require("count", count, count >= 2, "2 or more: one that is read and one that is filled")
         return BatchesAhead(self.native, batch_size, importance_exponent, count, allocate)
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> int:
@@ -125,6 +131,7 @@ class Table(ReplayTable):
         Replaces a former one whole. Raises StorageError, also where `path` is the file of an open table.
         """
         path = Path(path)
+        require("path", f"{os.fspath(path)!r:.60}", path.name != "" and "\0" not in str(path), "that of a file")
         draft = path.with_name(f"{path.name}.tmp")
         with _unused(path):
             try:
@@ -133,7 +140,8 @@ class Table(ReplayTable):
             except OSError as error:
                 raise StorageError(f"can't write snapshot {path}: {error.strerror}") from error
             finally:
-                draft.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # it isn't there, or its name is none
+                    draft.unlink()
 
     def restore(self, path: str | Path) -> None:
         """Loads a snapshot into an empty table.
@@ -147,5 +155,5 @@ class Table(ReplayTable):
         return self.native.stats()
 
     def close(self) -> None:
-        """Wakes all waiting callers; later calls raise ClosedError."""
+        """Wakes all waiting callers; later inserts and samples raise ClosedError. The file is free with the object."""
         self.native.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, TextIO
 
-from headrace.report.formats import count, duration, number, score_text
+from headrace.report.formats import count, counted, duration, number, score_text
 from headrace.report.progress import Progress
 from headrace.settings import RunConfig
 
@@ -127,7 +127,7 @@ def line(progress: Progress) -> str:
     parts = [
         f"[{duration(p.seconds)}]",
         f"{count(p.environment_steps)} steps" + (f" of {count(p.steps_target)}" if p.steps_target else ""),
-        f"{count(p.episodes)} episodes",
+        counted(p.episodes, "episode"),
         f"return {_ascii(p.mean_return, score_text)}",
         f"evaluated {_ascii(p.evaluation_return, score_text)}",
         f"{count(p.steps_per_second)} steps/s",

@@ -10,7 +10,7 @@ from headrace.errors import CheckpointError, ConfigError
 from headrace.fields import read_object
 from headrace.report import figures
 from headrace.report.document import document, plot_row, share_bar, tile_row
-from headrace.report.formats import count, duration, earlier_policy, number, score_text, size
+from headrace.report.formats import count, counted, duration, earlier_policy, number, score_text, size
 from headrace.report.history import History, Record, collect
 from headrace.report.output import write_output
 from headrace.report.precision_view import precision_section
@@ -162,7 +162,7 @@ def _value(value: Any) -> str:
 
 def _machine(summary: Record) -> str:
     machine = summary.get("machine") or {}
-    parts = [f"{machine['cores']} cores"] if machine.get("cores") else []
+    parts = [counted(machine["cores"], "core")] if machine.get("cores") else []
     parts += [str(machine[key]) for key in ("processor", "gpu") if machine.get(key)]
     return escape("".join(f" · {part}" for part in parts))
 

@@ -93,13 +93,13 @@ def make_default_directory(environment: str, algorithm: str, now: datetime) -> P
         return path
 
 
-def require_printable(path: Path) -> None:
+def require_printable(path: Path, what: str = "run directory") -> None:
     """Raises ConfigError for a path that can't be printed, also of a folder above it.
 
     Native code, which saves tables there, takes paths that can be encoded.
     """
     whole = path.absolute()
-    require("run directory", ascii(str(whole)), str(whole).isprintable(), "a path that can be printed")
+    require(what, ascii(str(whole)), str(whole).isprintable(), "a path that can be printed")
 
 
 def require_vacant(path: Path) -> None:

@@ -166,7 +166,10 @@ class Learning(Protocol):
 
     @property
     def mean_staleness(self) -> float | None:
-        """The staleness of all batches or gradients since the start or the resumption; None if there were none."""
+        """The staleness of all batches or gradients; None if there were none."""
+
+    def resume(self, steps: int, mean_staleness: float | None) -> None:
+        """Continues after so many updates of earlier starts."""
 
     @property
     def version(self) -> int:

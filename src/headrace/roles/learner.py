@@ -42,7 +42,6 @@ class Learner:
         self.overdue_seconds = 0.0
         """By how much all waits for batches have exceeded their timeouts."""
         self.staleness = self._staleness_sum = 0.0
-        self._updates = 0
         self._updater = updater
         self._next_batch = next_batch
         self._update_priorities = update_priorities
@@ -57,8 +56,12 @@ class Learner:
 
     @property
     def mean_staleness(self) -> float | None:
-        """Mean of `staleness` over all updates of this object."""
-        return self._staleness_sum / self._updates if self._updates else None
+        """Mean of `staleness` over all updates."""
+        return self._staleness_sum / self.steps if self.steps else None
+
+    def resume(self, steps: int, mean_staleness: float | None) -> None:
+        """Continues after so many updates of earlier starts."""
+        self.steps, self._staleness_sum = steps, steps * (mean_staleness or 0.0)
 
     def publish(self) -> None:
         """Publishes the current policy under version steps + 1 and waits until it is published."""
@@ -88,7 +91,6 @@ class Learner:
         self.loss = float(update.loss)
         self.staleness = float(_behind(self.steps + 1, batch.policy_version).mean())
         self._staleness_sum += self.staleness
-        self._updates += 1
         self.steps += 1
         self.clock.enter("priorities")
         if self._update_priorities is not None:  # after the counts: a server that is gone must not undo the update

@@ -19,7 +19,8 @@ class Callbacks:
     """Called in the training process's thread, in which training waits for them; each gets a dict of JSON's types.
 
     True ends the run as its other stopping rules do. An exception ends it with an error: the run is saved, and no
-    callback is called after it. Raises ConfigError for one that can't be called. Implements `RecordSink`. One thread.
+    callback is called after it; KeyboardInterrupt ends it at once, as a second Ctrl-C does. Raises ConfigError for one
+    that can't be called. Implements `RecordSink`. One thread.
     """
 
     on_record: Callback | None = None
@@ -60,7 +61,9 @@ class Callbacks:
             return
         try:
             result = callback(dict(record))
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # such as those that end a program, or a test
             self.on_record = self.on_evaluation = self.on_checkpoint = None
             raise LaunchError(f"{name} raised {error_line(error)}; the run ends") from error
         self.stopped |= isinstance(result, bool | np.bool_) and bool(result)

@@ -87,4 +87,5 @@ class CheckpointSchedule:
             solved=session.evaluations.solved_at is not None,
             target=session.config.until_score,
             program=session.program.state(),
+            mean_staleness=session.learner.mean_staleness,
         )

@@ -26,7 +26,7 @@ def restore(session: Session, checkpoint: Checkpoint) -> None:
             "last transitions, up to one chunk, are lost"
         )
     program.restore(state.program)
-    session.learner.steps = state.learner_steps
+    session.learner.resume(state.learner_steps, state.mean_staleness)
     session.learner.clock.seconds = dict(state.learner_seconds)
     session.monitor.restore(state.actor_seconds, state.learner_seconds)
     session.evaluations.restore(state.evaluations)

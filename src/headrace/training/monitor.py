@@ -42,6 +42,8 @@ class Monitor:
         self._rates = (0.0, 0.0)
         self._last_actor = dict(self.actor_seconds)
         self._last_learner = dict.fromkeys(LEARNER_PHASES, 0.0)
+        self._actor_times = dict(self.actor_seconds)
+        self._learner_times = dict(self._last_learner)
 
     def restore(self, actor_seconds: Mapping[str, float], learner_seconds: Mapping[str, float]) -> None:
         """Continues with the times of a resumed run."""
@@ -94,16 +96,23 @@ class Monitor:
     def snapshot(
         self, seconds: float, learner: Learning, stats: Mapping[str, float], evaluations: Evaluations
     ) -> Progress:
-        """Current progress of the run; rates and shares cover the time since the last one. `stats` is the table's."""
+        """Current progress of the run; `stats` is the table's.
+
+        Rates and shares cover the time since the last one, and are those of the last one if the clock stood still.
+        """
         elapsed = seconds - self._last.seconds
         if elapsed > _SHORTEST_SECONDS:
             self._rates = (
                 (self.environment_steps - self._last.environment_steps) / elapsed,
                 (learner.steps - self._last.learner_steps) / elapsed,
             )
-        actor_times = _shares(self.actor_seconds, self._last_actor)
-        learner_times = _shares(learner.clock.seconds, self._last_learner)
-        progress = Progress(
+            self._actor_times = _shares(self.actor_seconds, self._last_actor)
+            self._learner_times = _shares(learner.clock.seconds, self._last_learner)
+            self._last = Moment(self.environment_steps, learner.steps, seconds)
+            self._last_actor = dict(self.actor_seconds)
+            self._last_learner = dict(learner.clock.seconds)
+        bottleneck = _bottleneck(self._actor_times, self._learner_times, learner.steps)
+        return Progress(
             seconds=seconds,
             environment_steps=self.environment_steps,
             learner_steps=learner.steps,
@@ -114,16 +123,16 @@ class Monitor:
             best_evaluation=evaluations.best,
             steps_per_second=self._rates[0],
             learner_steps_per_second=self._rates[1],
-            samples_per_insert=stats["samples_per_insert"] if learner.steps else None,
+            samples_per_insert=(stats["samples_per_insert"] or None) if learner.steps else None,  # 0: no insert yet
             staleness=learner.staleness if learner.steps else None,
             loss=learner.loss if learner.steps else None,
             replay_size=int(stats["size"]),
             replay_capacity=int(stats["capacity"]),
             replay_bytes=int(stats["used_bytes"]),
             policy_version=learner.version,
-            bottleneck=None if self._workers else _bottleneck(actor_times, learner_times, learner.steps),
-            actor_times=actor_times,
-            learner_times=learner_times,
+            bottleneck=None if self._workers else bottleneck,
+            actor_times=self._actor_times,
+            learner_times=self._learner_times,
             actors_alive=self._count_alive() if self._alive_at_end is None else self._alive_at_end,
             actors_total=self._actors,
             role=self._config.topology.acting_kind,
@@ -132,10 +141,6 @@ class Monitor:
             time_target=self._config.time_limit_seconds,
             score_target=self._config.until_score,
         )
-        self._last = Moment(self.environment_steps, learner.steps, seconds)
-        self._last_actor = dict(self.actor_seconds)
-        self._last_learner = dict(learner.clock.seconds)
-        return progress
 
 
 def _shares(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:

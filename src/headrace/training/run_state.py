@@ -41,6 +41,8 @@ class RunState:
     target: float | None
     """The score that ends the run."""
     program: dict[str, Any]
+    mean_staleness: float | None = None
+    """Of all batches or gradients so far."""
 
     @property
     def moment(self) -> Moment:

@@ -47,7 +47,7 @@ def summarize(
         "seconds_to_score": solved.moment.seconds if solved else None,
         "steps_to_score": solved.moment.environment_steps if solved else None,
         "stopped_by": stopped_by,
-        "samples_per_insert": stats["samples_per_insert"],
+        "samples_per_insert": stats["samples_per_insert"] or None,  # 0: nothing was inserted, or there is no table
         "staleness": learner.mean_staleness,
         "replay_size": int(stats["size"]),
         "replay_bytes": int(stats["used_bytes"]),

@@ -16,6 +16,7 @@ from headrace.errors import CheckpointError, ConfigError, StorageError, require
 from headrace.fields import write_fields
 from headrace.report.formats import count, duration, score_text
 from headrace.report.output import cut_torn_line
+from headrace.report.run_paths import require_printable
 from headrace.servers import shown as shown_address
 from headrace.settings import RunConfig
 from headrace.tuning.space import Space, apply
@@ -90,6 +91,7 @@ class Study:
         require("final_evaluation_episodes", episodes, episodes > 0, "above 0: they are a trial's score")
         address = config.server.address
         require("server", shown_address(address or ""), address is None, "left out: each trial has its own")
+        require_printable(path, "study directory")
         self.path = path
         self.config = config
         """The settings that all trials share."""

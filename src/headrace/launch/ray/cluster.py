@@ -36,6 +36,8 @@ __all__ = ["open_cluster"]
 _CONNECT_SECONDS = 5.0
 _SERVER_SECONDS = 60.0
 _SHUTDOWN_SECONDS = 30.0
+_TALKATIVE = ("ray._private.worker", "ray._private.authentication.authentication_token_setup")
+"""Loggers of Ray that would warn that it can't handle SIGTERM in this thread, and tell of the token that it makes."""
 _NOT_UPLOADED = ["runs", ".git", ".venv", "build", "__pycache__"]
 
 
@@ -146,11 +148,9 @@ def _connect(config: "Ray", thread: Executor) -> bool:
 
 def _init(thread: Executor, address: str, options: dict[str, Any]) -> None:
     """Calls ray.init(). An interrupt counts when it has started a cluster, whose processes would remain otherwise."""
-    log = logging.getLogger("ray._private.worker")
-    level = log.level
-    log.setLevel(logging.ERROR)  # it would warn that it can't handle SIGTERM in this thread
+    whole = held_back() if address == "local" else contextlib.nullcontext()
     try:
-        with held_back() if address == "local" else contextlib.nullcontext():
+        with _quiet(*_TALKATIVE), whole:
             thread.submit(ray.init, address=address, log_to_driver=False, **options).result()
     except ConnectionError as error:
         if address == "auto":
@@ -158,8 +158,20 @@ def _init(thread: Executor, address: str, options: dict[str, Any]) -> None:
         raise _unusable(address, error) from None
     except (ValueError, TypeError, RuntimeError, OSError, RayError) as error:
         raise _unusable(address, error) from None
+
+
+@contextlib.contextmanager
+def _quiet(*names: str) -> Iterator[None]:
+    """A context in which these loggers report errors only."""
+    logs = [logging.getLogger(name) for name in names]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
+    try:
+        yield
     finally:
-        log.setLevel(level)
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)
 
 
 def _unusable(address: str, error: Exception) -> ConfigError:

@@ -225,7 +225,8 @@ def _samples(case: Case, summary: Record) -> float | None:
     if replay is None or not steps:
         return None
     if case.config.algorithm.world_model is not None:
-        return float(summary["samples_per_insert"])
+        ratio: float | None = summary["samples_per_insert"]
+        return ratio
     workers = summary["workers"] or {"dropped": 0, "refused": 0}
     batches = summary["learner_steps"] + workers["dropped"] + workers["refused"]
     return float(batches * replay.batch_size / steps)

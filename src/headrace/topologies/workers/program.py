@@ -177,6 +177,10 @@ class _Learning:
         """That of all gradients, as `staleness`."""
         return self.staleness
 
+    def resume(self, steps: int, mean_staleness: float | None) -> None:
+        """Continues after so many updates of earlier starts, with their staleness until a worker reports."""
+        self.steps, self.staleness = steps, mean_staleness or 0.0
+
     def figures(self) -> dict[str, Any]:
         """Gradient statistics of the workers."""
         names = ("updates", "accepted", "dropped", "refused", "lock_wait_seconds", "pull_seconds", "apply_seconds")
