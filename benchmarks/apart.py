@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import positive, require, warn_if_busy, write_csv
+from benchmarks.measure import Rows, make_parser, positive, positive_number, require, run, warn_if_busy
 from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, FRESH_SEED, PERIODIC_EPISODES, evaluate_run
 from benchmarks.standing import listening_on
 from headrace._native import Client
+from headrace.environments import describe
 from headrace.report import RunDirectory
 from headrace.servers import read_token
 from headrace.settings import preset
@@ -69,7 +70,13 @@ class _Job:
         """Starts a command of headrace; the output is read only for `serve`."""
         command = [sys.executable, "-m", "headrace", name, *map(str, words)]
         output = subprocess.PIPE if name == "serve" else subprocess.DEVNULL
-        self._running[name] = subprocess.Popen(command, stdout=output, text=True, cwd=_ROOT)
+        self._running[name] = subprocess.Popen(
+            command,
+            stdout=output,
+            text=True,
+            cwd=_ROOT,
+            start_new_session=True,  # Ctrl-C must leave them to close()
+        )
         return self._running[name]
 
     def serve(self, address: str) -> str:
@@ -92,12 +99,13 @@ class _Job:
 
     def end(self, name: str, seconds: float) -> None:
         """Gives a command this long to end, then kills it; records its exit code."""
-        process = self._running.pop(name)
+        process = self._running[name]
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.kill()
         self.codes.append(f"{name} {process.wait()}")
+        del self._running[name]  # not before: close() ends what an interrupt leaves
 
     def terminate(self, name: str) -> None:
         """Asks a command to end."""
@@ -121,9 +129,9 @@ class _Job:
         return None
 
     def close(self) -> None:
-        """Kills all remaining processes."""
-        for name in list(self._running):
-            self.kill(name)
+        """Ends all remaining processes, the last one first: the others need the server, and all of them the folder."""
+        for name in reversed(list(self._running)):
+            self.terminate(name)
 
 
 @contextmanager
@@ -249,23 +257,25 @@ def _summarize(records: list[dict[str, Any]]) -> int:
 
 def main() -> int:
     """Runs every seed of every variant and writes results/apart.csv; returns status 1 if the requirement is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.apart", description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--environment", default="LunarLander-v3")
     parser.add_argument("--score", type=float, default=200.0)
     parser.add_argument("--seeds", type=positive, default=3, help="seeds 0 .. N-1")
-    parser.add_argument("--time-limit", type=float, default=300.0, help="training seconds of each run")
-    parser.add_argument("--kill-after", type=float, default=5.0, help="training seconds until the server is killed")
+    parser.add_argument("--time-limit", type=positive_number, default=300.0, help="training seconds of each run")
+    parser.add_argument(
+        "--kill-after", type=positive_number, default=5.0, help="training seconds until the server is killed"
+    )
     arguments = parser.parse_args()
     require("headrace", "Box2D")
+    describe(arguments.environment)
     warn_if_busy()
-    records: list[dict[str, Any]] = []
-    for seed in range(arguments.seeds):
-        for variant in _VARIANTS:
-            records.append(_run(variant, arguments, seed))
-            path = write_csv("apart", records)  # keeps the results so far even if a later run fails
-    print(f"written to {path.relative_to(_ROOT)}")
-    return _summarize(records)
+    with Rows("apart") as rows:
+        for seed in range(arguments.seeds):
+            for variant in _VARIANTS:
+                rows.add(_run(variant, arguments, seed))
+    print(f"written to {rows.path.relative_to(_ROOT)}")
+    return _summarize(rows.records)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import headrace
-from benchmarks.measure import RESULTS, origin, positive, read_csv, require, write_csv
+from benchmarks.measure import RESULTS, Rows, make_parser, origin, positive, read_csv, require, run
 from headrace.environments.bsuite import BSuite, Experiment
 from headrace.studies.results import make_folder
 
@@ -88,7 +88,7 @@ def logged() -> gymnasium.Env[Any, Any]:
     return _Logged(os.environ[_ID], os.environ[_FOLDER])
 
 
-def run(algorithm: str, folder: Path) -> None:
+def train(algorithm: str, folder: Path) -> None:
     """Trains in the experiment of this process until its last episode."""
     headrace.train(
         f"{__spec__.name}:logged",
@@ -170,8 +170,8 @@ def _commit_of(logs: Path, identity: str) -> Path:
 
 
 def main() -> int:
-    """Runs what is missing, prints and writes results/bsuite_scores.csv; returns status 1 if a run failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Runs what is missing, prints and writes results/bsuite_scores.csv; returns status 2 if a run failed."""
+    parser = make_parser(__doc__)
     parser.add_argument("--algorithms", nargs="+", choices=ALGORITHMS, default=list(ALGORITHMS))
     parser.add_argument("--every", type=positive, default=1, help="of each experiment, every Nth setting")
     parser.add_argument("--only", nargs="+", default=[], metavar="EXPERIMENT")
@@ -179,9 +179,12 @@ def main() -> int:
     options = parser.parse_args()
     require("bsuite")
     if options.run:
-        run(options.run[0], Path(options.run[1]))
+        train(options.run[0], Path(options.run[1]))
         return 0
     names = [name.removeprefix(BSuite.prefix).split("/") for name in BSuite().names()]
+    unknown = set(options.only) - {experiment for experiment, _ in names}
+    if unknown:
+        parser.error(f"argument --only: bsuite has no experiment {', '.join(sorted(unknown))}")
     wanted = [
         f"{experiment}/{number}"
         for experiment, number in names
@@ -189,13 +192,14 @@ def main() -> int:
     ]
     complete = [measure(algorithm, wanted) for algorithm in options.algorithms]
     rows = [row for algorithm in ALGORITHMS for row in scores(algorithm)]
-    if not rows:
-        return 1
-    for row in rows:
-        print("{algorithm:6} {experiment:22} {score:6.3f}  {settings} of {of_settings} settings".format(**row))
-    write_csv("bsuite_scores", rows)
-    return int(not all(complete))
+    with Rows("bsuite_scores", key=("algorithm", "experiment")) as kept:
+        for row in rows:
+            print("{algorithm:6} {experiment:22} {score:6.3f}  {settings} of {of_settings} settings".format(**row))
+            kept.add(row)
+        if not all(complete):
+            sys.exit(2)
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

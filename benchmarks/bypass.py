@@ -17,8 +17,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measure import Row, at_least, at_most, report, require, warn_if_busy
-from headrace.errors import ConfigError
+from benchmarks.measure import Row, at_least, at_most, make_parser, report, require, run, warn_if_busy
 from headrace.servers.polling import find_polling_server
 from headrace.studies.in_network.hosts import why_no_hosts
 from headrace.studies.processes import Process, serve
@@ -178,12 +177,9 @@ def _compare(name: str, ours: Figures, peer_name: str, peer: Figures) -> list[Ro
 
 def main() -> int:
     """Measures, prints and writes results/bypass.csv; returns status 1 if a requirement is missed."""
+    make_parser(__doc__).parse_args()
     require("headrace")
-    try:
-        find_polling_server()
-    except ConfigError as error:
-        print(f"benchmarks: {error}")
-        return 2
+    find_polling_server()
     warn_if_busy()
     contestants = dict(_LOCAL)
     if reason := why_no_veth():
@@ -194,4 +190,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

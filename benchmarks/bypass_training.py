@@ -4,7 +4,6 @@ Over memif, where learner and actors bypass the kernel too; from another network
 clients of the kernel; and the same with a process between that loses 5 % of the frames and reorders others.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -12,8 +11,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.bypass import Reached, Start, local, over_veth, why_no_veth
-from benchmarks.measure import positive, require, write_csv
-from headrace.errors import ConfigError
+from benchmarks.measure import Rows, make_parser, positive, require, run
 from headrace.servers.polling import find_polling_server
 
 _CASES: dict[str, Start] = {
@@ -43,31 +41,26 @@ def _train(reached: Reached, seed: int, limit_seconds: int) -> dict[str, object]
 
 def main() -> int:
     """Trains, prints, writes results/bypass_training_<case>.csv; returns status 1 if a run did not reach the score."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--seeds", type=positive, default=3, help="runs of each case (default: 3)")
     parser.add_argument("--cases", nargs="+", choices=_CASES, default=list(_CASES), help="default: all")
     arguments = parser.parse_args()
     require("headrace", "Box2D")
-    try:
-        find_polling_server()
-    except ConfigError as error:
-        print(f"benchmarks: {error}")
-        return 2
+    find_polling_server()
     reason = why_no_veth() if set(arguments.cases) - {"memif"} else ""
     if reason:
         print(f"benchmarks: {reason}")
         return 2
     solved = True
     for name in arguments.cases:
-        rows = []
-        for seed in range(arguments.seeds):
-            with _CASES[name]() as reached:
-                rows.append({"case": name, "seed": seed, **_train(reached, seed, _LIMIT_SECONDS[name])})
-            print(rows[-1], flush=True)
-            write_csv(f"bypass_training_{name}", rows)  # what is measured stays if a later run fails
-            solved = solved and bool(rows[-1]["solved"])
+        with Rows(f"bypass_training_{name}") as rows:
+            for seed in range(arguments.seeds):
+                with _CASES[name]() as reached:
+                    rows.add({"case": name, "seed": seed, **_train(reached, seed, _LIMIT_SECONDS[name])})
+                print(rows.records[-1], flush=True)
+        solved = solved and all(record["solved"] for record in rows.records)
     return 0 if solved else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -7,7 +7,6 @@ node has a relay that fetches each once, as `headrace actor` has. This process p
 reports, as a learner does.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -34,7 +33,7 @@ from benchmarks.connections_actors import (
     connection_seconds,
 )
 from benchmarks.experience import CHUNK_STEPS, N_STEP, chunks_of, make_steps, sent_as
-from benchmarks.measure import Row, at_least, report, require, warn_if_busy
+from benchmarks.measure import Row, at_least, make_parser, positive, positive_number, report, require, run, warn_if_busy
 from benchmarks.standing import token_server
 from headrace._native import Client
 from headrace.parameters.snapshot import Stamp
@@ -261,23 +260,29 @@ def _described(load: _Load, measured: _Measured, *, relayed: bool) -> list[Row]:
 
 def main() -> int:
     """Measures, prints and writes results/connections.csv; returns status 1 if a requirement is missed."""
-    require("headrace")
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.connections", description=__doc__)
-    parser.add_argument("--actors", type=int, default=1000)
-    parser.add_argument("--nodes", type=int, default=10, help="processes that share them, each with a relay")
-    parser.add_argument("--frames-per-second", type=float, default=139.0, help="of each actor (Ape-X paper: 139)")
-    parser.add_argument("--pull-frames", type=float, default=400.0, help="frames between two polls of an actor")
-    parser.add_argument("--publish-seconds", type=float, default=1.0, help="time between two publications")
-    parser.add_argument("--policy-bytes", type=int, default=4 * _PARAMETERS, help="default: LunarLander's, in fp32")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of each variant")
+    parser = make_parser(__doc__)
+    parser.add_argument("--actors", type=positive, default=1000)
+    parser.add_argument("--nodes", type=positive, default=10, help="processes that share them, each with a relay")
+    parser.add_argument(
+        "--frames-per-second", type=positive_number, default=139.0, help="of each actor (Ape-X paper: 139)"
+    )
+    parser.add_argument(
+        "--pull-frames", type=positive_number, default=400.0, help="frames between two polls of an actor"
+    )
+    parser.add_argument("--publish-seconds", type=positive_number, default=1.0, help="time between two publications")
+    parser.add_argument(
+        "--policy-bytes", type=positive, default=4 * _PARAMETERS, help="default: LunarLander's, in fp32"
+    )
+    parser.add_argument("--seconds", type=positive_number, default=30.0, help="of each variant")
     load = _Load(**vars(parser.parse_args()))
-    if load.nodes < 1 or load.actors < load.nodes or load.actors % load.nodes:
+    if load.actors % load.nodes:
         parser.error(f"--actors is {load.actors}; it must be a multiple of --nodes, {load.nodes}")
     allowed = min(_ALLOWED_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[1]) - _SPARE
     if CONNECTIONS * load.actors > allowed:
         parser.error(f"--actors is {load.actors}; the server has room for {allowed // CONNECTIONS} here")
     if load.seconds < 2 * load.pull_seconds + load.publish_seconds:
         parser.error(f"--seconds is {load.seconds:g}; it must be above two pull periods and a publication")
+    require("headrace")
     warn_if_busy()
     rows = [
         row for relayed in (False, True) for row in _described(load, _measure(load, relayed=relayed), relayed=relayed)
@@ -286,4 +291,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -6,12 +6,12 @@ A route is found by breadth-first search: to the key, with it to the door, throu
 in the environment, whose return counts.
 """
 
-import argparse
 import statistics
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from benchmarks.measure import make_parser, positive, run
 from headrace.environments import make
 
 __all__ = ["shortest_route"]
@@ -65,12 +65,14 @@ def _moves(state: _State, kind: str) -> Iterator[tuple[int, _State]]:
         yield _FORWARD, state._replace(x=x, y=y)
 
 
-def main() -> None:
+def main() -> int:
     """Prints the mean return and its standard error."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rooms", type=int, default=1_000)
+    parser = make_parser(__doc__)
+    parser.add_argument("--rooms", type=positive, default=1_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first room; the others follow")
     options = parser.parse_args()
+    if options.rooms < 2:
+        parser.error(f"--rooms is {options.rooms}; a standard error needs 2")
     environment = make("minigrid/DoorKey-5x5-v0")
     returns = []
     for seed in range(options.seed, options.seed + options.rooms):
@@ -78,7 +80,8 @@ def main() -> None:
         returns.append(sum(float(environment.step(action)[1]) for action in shortest_route(environment.unwrapped)))
     error = statistics.stdev(returns) / len(returns) ** 0.5
     print(f"{options.rooms} rooms: best mean return {statistics.fmean(returns):.4f}, standard error {error:.4f}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,8 +1,6 @@
 """A learner's update on a GPU against the engine that the CPU has for it; needs a GPU."""
 
-import sys
-
-from benchmarks.measure import Row, faster, interleave, report, require, warn_if_busy
+from benchmarks.measure import Row, faster, interleave, make_parser, report, require, run, warn_if_busy
 from benchmarks.updates import random_batch, whole_update
 from headrace.algorithms.config import OffPolicy
 from headrace.types import EnvironmentSpec
@@ -43,6 +41,7 @@ def measure_gpu() -> list[Row]:
 
 def main() -> int:
     """Measures, prints, writes results/gpu.csv."""
+    make_parser(__doc__).parse_args()
     require("headrace", "torch")
     import torch
 
@@ -54,4 +53,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

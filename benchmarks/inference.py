@@ -4,13 +4,12 @@ Each row compares a precision of the actor's policy with the faster of torch and
 """
 
 import functools
-import sys
 from collections.abc import Callable
 from importlib.metadata import version
 
 import numpy as np
 
-from benchmarks.measure import Row, faster, interleave, report, require
+from benchmarks.measure import Row, faster, interleave, make_parser, report, require, run
 from headrace.types import Array, EnvironmentSpec
 
 _NETWORKS = {
@@ -88,9 +87,10 @@ def measure_inference() -> list[Row]:
 
 def main() -> int:
     """Measures, prints, writes results/inference.csv."""
+    make_parser(__doc__).parse_args()
     require("headrace", "onnxruntime", "torch")
     return report("inference", measure_inference())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -14,8 +14,20 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import at_least, at_most, positive, report, require, warn_if_busy, write_csv
+from benchmarks.measure import (
+    Rows,
+    at_least,
+    at_most,
+    make_parser,
+    positive,
+    positive_number,
+    report,
+    require,
+    run,
+    warn_if_busy,
+)
 from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, PERIODIC_EPISODES
+from headrace.environments import describe
 
 _ROOT = Path(__file__).parent.parent
 _LAUNCHERS = {"processes": (), "ray": ("--ray-address", "local")}
@@ -71,16 +83,20 @@ def _steady_rate(run: Path) -> float:
 
 def main() -> int:
     """Runs every seed with both; writes launchers_runs.csv and launchers.csv; status 1 if a bound is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.launchers", description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--environment", default="LunarLander-v3")
     parser.add_argument("--score", type=float, default=200.0)
     parser.add_argument("--seeds", type=positive, default=5, help="seeds 0 .. N-1")
-    parser.add_argument("--time-limit", type=float, default=300.0, help="training seconds of each run")
+    parser.add_argument("--time-limit", type=positive_number, default=300.0, help="training seconds of each run")
     arguments = parser.parse_args()
     require("headrace", "ray", "Box2D")
+    describe(arguments.environment)
     warn_if_busy()
-    records = [_run(launcher, arguments, seed) for seed in range(arguments.seeds) for launcher in _LAUNCHERS]
-    write_csv("launchers_runs", records)
+    with Rows("launchers_runs") as rows:
+        for seed in range(arguments.seeds):
+            for launcher in _LAUNCHERS:
+                rows.add(_run(launcher, arguments, seed))
+    records = rows.records
 
     def median(launcher: str, field: str) -> float:
         return statistics.median(float(each[field]) for each in records if each["launcher"] == launcher)
@@ -99,4 +115,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -3,12 +3,11 @@
 import dataclasses
 import json
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Row, at_most, report, require
+from benchmarks.measure import Row, at_most, make_parser, report, require, run
 
 _ENVIRONMENT = "LunarLander-v3"
 _SECONDS = 40.0
@@ -58,9 +57,10 @@ def measure_learner_wait() -> list[Row]:
 
 def main() -> int:
     """Measures, prints and writes results/learner_wait.csv; returns status 1 if the requirement is missed."""
+    make_parser(__doc__).parse_args()
     require("headrace", "Box2D")
     return report("learner_wait", measure_learner_wait())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -3,7 +3,6 @@
 It then varies the load until the machine's limit is found, and measures the time of an insert during sampling.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -19,7 +18,7 @@ import numpy as np
 
 from benchmarks.experience import CHUNK_STEPS, N_STEP, chunks_of, make_steps, sent_as
 from benchmarks.load_actors import SIGNATURE, TABLE, Options, Outcome
-from benchmarks.measure import Row, at_least, report, require, warn_if_busy
+from benchmarks.measure import Row, at_least, make_parser, positive_number, report, require, run, warn_if_busy
 from benchmarks.standing import standing_server
 from headrace._native import BatchStream, Client
 from headrace.errors import ClosedError
@@ -74,7 +73,8 @@ def measure_load(seconds: float) -> list[Row]:
         first = _apply(1.0, addresses, client, seconds)
         limit = _find_limit(first, lambda factor: _apply(factor, addresses, client, seconds / 2))
         latencies = _beside_sampling(addresses, seconds / 2)
-    return [*_described(first, required=True), *_described(limit, required=False), *latencies]
+    more = [] if limit is first else _described(limit, required=False)
+    return [*_described(first, required=True), *more, *latencies]
 
 
 def _fill(client: Client) -> None:
@@ -237,13 +237,13 @@ def _inserts(address: str, seconds: float) -> list[float]:
 
 def main() -> int:
     """Measures, prints and writes results/load.csv; returns status 1 if a requirement is missed."""
-    require("headrace")
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of the paper's load; others: half")
+    parser = make_parser(__doc__)
+    parser.add_argument("--seconds", type=positive_number, default=10.0, help="of the paper's load; others: half")
     arguments = parser.parse_args()
+    require("headrace")
     warn_if_busy()
     return report("load", measure_load(arguments.seconds))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

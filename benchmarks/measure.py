@@ -4,34 +4,42 @@ import argparse
 import csv
 import gc
 import importlib.util
+import math
 import os
 import shlex
 import statistics
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter, sleep
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn, Self
 
 from rich.console import Console
 from rich.table import Table
 
-from headrace.studies.results import Origin
+from headrace.errors import HeadraceError
+from headrace.studies.results import Origin, make_folder, write_rows
 
 __all__ = [
     "RESULTS",
     "Row",
+    "Rows",
     "at_least",
     "at_most",
     "faster",
     "interleave",
+    "make_parser",
     "origin",
     "positive",
+    "positive_number",
     "read_csv",
     "report",
     "require",
     "resident_bytes",
+    "run",
     "take_turns",
     "warn_if_busy",
     "write_csv",
@@ -42,7 +50,7 @@ _ROOT = Path(__file__).parent.parent
 
 
 class Row(NamedTuple):
-    """One figure and its peer's. `required` bounds `ratio`, or `ours` if it has a unit."""
+    """One figure and its peer's. `required` bounds `ratio`, or `ours` if it has a unit, as they are recorded."""
 
     name: str
     unit: str
@@ -57,7 +65,7 @@ class Row(NamedTuple):
 def faster(name: str, ours_seconds: float, peer_name: str, peer_seconds: float, at_least: float | None = None) -> Row:
     """Two times in seconds, recorded in microseconds; the ratio is our speed-up."""
     ratio = peer_seconds / ours_seconds
-    required, verdict = ("", "") if at_least is None else (f">= {at_least:g}", _verdict(ratio >= at_least))
+    required, verdict = ("", "") if at_least is None else (f">= {at_least:g}", _verdict(_rounded(ratio) >= at_least))
     return Row(name, "us", ours_seconds * 1e6, peer_name, peer_seconds * 1e6, ratio, required, verdict)
 
 
@@ -74,7 +82,7 @@ def at_most(
     """A figure that must not exceed a limit; with `scale` the ratio of ours to the peer's must not."""
     ratio = None if peer is None else ours / peer
     bounded, of = (ratio, "") if scale and ratio is not None else (ours, f" {unit}")
-    return Row(name, unit, ours, peer_name, peer, ratio, f"<= {limit:g}{of}", _verdict(bounded <= limit))
+    return Row(name, unit, ours, peer_name, peer, ratio, f"<= {limit:g}{of}", _verdict(_rounded(bounded) <= limit))
 
 
 def at_least(
@@ -82,7 +90,7 @@ def at_least(
 ) -> Row:
     """A rate that must reach a share of the requested one."""
     ratio = ours / peer
-    bound, verdict = (f">= {share:g}", _verdict(ratio >= share)) if required else ("", "")
+    bound, verdict = (f">= {share:g}", _verdict(_rounded(ratio) >= share)) if required else ("", "")
     return Row(name, unit, ours, peer_name, peer, ratio, bound, verdict)
 
 
@@ -170,10 +178,37 @@ def _busy_seconds() -> float:
 
 def origin() -> dict[str, Any]:
     """The origin of a figure: command, commit, date, machine."""
+    command = " ".join([_program(), *map(shlex.quote, sys.argv[1:])])
+    return asdict(Origin.here(command, Path(__file__).parent))
+
+
+def _program() -> str:
+    """The command that started this program, without its arguments."""
     path = Path(sys.argv[0])
     module = path.parent.name if path.stem == "__main__" else path.stem
-    command = shlex.join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]])
-    return asdict(Origin.here(command, Path(__file__).parent))
+    return "python -m benchmarks" + ("" if module == "benchmarks" else f".{module}")
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """The parser of a benchmark's arguments; without options, it still has --help and refuses what is wrong."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(prog=_program(), description=description, formatter_class=formatter)
+
+
+def run(main: Callable[[], int]) -> NoReturn:
+    """Ends the program with the status that main() returns: 2 if it raises an error, 130 if it is interrupted."""
+    try:
+        status = main()
+    except HeadraceError as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        status = 2
+    except KeyboardInterrupt:
+        print("benchmarks: interrupted", file=sys.stderr)
+        status = 130
+    except Exception:
+        traceback.print_exc()
+        status = 2
+    sys.exit(status)
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -192,16 +227,67 @@ def positive(text: str) -> int:
     return value
 
 
+def positive_number(text: str) -> float:
+    """A finite number above 0, for argparse."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number above 0")
+    return value
+
+
+class Rows:
+    """Records of a measurement, each with its origin; results/<name>.csv is replaced when the block ends normally.
+
+    Until then, and after an error or an interrupt, they are in results/<name>.partial.csv. With `key`, the columns that
+    tell rows apart, earlier rows that were not measured again stay as they are.
+    """
+
+    def __init__(self, name: str, key: Sequence[str] = ()) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.path = RESULTS / f"{name}.csv"
+        self._partial = RESULTS / f"{name}.partial.csv"
+        self._key = key
+        self._origin = origin()  # of now: a commit during the measurement is none of it
+
+    def __enter__(self) -> Self:
+        make_folder(RESULTS)
+        return self
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Adds a record, to the file too."""
+        self.records.append(dict(record))
+        write_rows(self._partial, self._rows())
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if not self.records:
+            return
+        if kind is not None:
+            print(f"benchmarks: what was measured is in {self._partial}", file=sys.stderr)
+            return
+        write_rows(self.path, self._with_earlier() if self._key else self._rows())
+        self._partial.unlink(missing_ok=True)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [record | self._origin for record in self.records]
+
+    def _with_earlier(self) -> list[dict[str, Any]]:
+        """The rows after those that were not measured again; columns may have come or gone."""
+        rows = self._rows()
+        measured = {self._place(row) for row in rows}
+        kept = [row for row in read_csv(self.path) if self._place(row) not in measured]
+        columns = dict.fromkeys((name for row in [*rows, *kept] for name in row), "")
+        return [columns | row for row in [*kept, *rows]]
+
+    def _place(self, row: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(str(row.get(name, "")) for name in self._key)
+
+
 def write_csv(name: str, records: Iterable[Mapping[str, Any]]) -> Path:
     """Writes records, each with its origin, to results/<name>.csv; returns the path."""
     source = origin()
-    rows = [{**record, **source} for record in records]
-    RESULTS.mkdir(exist_ok=True)
+    make_folder(RESULTS)
     path = RESULTS / f"{name}.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(path, [{**record, **source} for record in records])
     return path
 
 
@@ -221,7 +307,7 @@ def report(name: str, rows: Sequence[Row]) -> int:
     return int(any(row.verdict == "MISSED" for row in rows))
 
 
-def _rounded(value: object) -> object:
+def _rounded(value: Any) -> Any:
     """A number with four significant digits, since more would be noise; anything else unchanged."""
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
@@ -229,4 +315,4 @@ def _rounded(value: object) -> object:
 def _figure(value: float | None) -> str:
     if value is None:
         return ""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

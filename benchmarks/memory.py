@@ -8,16 +8,14 @@ run never used: `fresh_mean` of R2D2 must reach `required`, and that of DQN must
 runs, not time: the results do not depend on the machine.
 """
 
-import argparse
 import json
-import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measure import positive, write_csv
+from benchmarks.measure import Rows, make_parser, positive, run
 from benchmarks.outcome import FRESH_SEED, train
 from headrace.settings import preset
 
@@ -69,23 +67,24 @@ def measure(task: Task, algorithm: str, seed: int) -> dict[str, object]:
     }
 
 
-def main() -> None:
-    """Runs one task and writes results/memory-TASK.csv."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> int:
+    """Runs one task and writes results/memory-TASK.csv; returns status 1 if a requirement is missed."""
+    parser = make_parser(__doc__)
     parser.add_argument("--only", required=True, choices=[task.environment for task in TASKS])
     parser.add_argument("--seeds", type=positive, default=3)
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--jobs", type=positive, default=1, help="runs at a time")
     options = parser.parse_args()
     (task,) = (task for task in TASKS if task.environment == options.only)
     cases = [(algorithm, seed) for algorithm in ("r2d2", "dqn") for seed in range(options.seeds)]
-    rows = []
-    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
-        for row in pool.map(measure, [task] * len(cases), *zip(*cases, strict=True)):
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-            write_csv(f"memory-{Path(task.environment).name}", rows)
-    sys.exit(0 if all(row["holds"] for row in rows) else 1)
+    with (
+        Rows(f"memory-{Path(task.environment).name}") as rows,
+        ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool,
+    ):
+        for record in pool.map(measure, [task] * len(cases), *zip(*cases, strict=True)):
+            print(json.dumps(record), flush=True)
+            rows.add(record)
+    return int(not all(record["holds"] for record in rows.records))
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -7,15 +7,14 @@ Each run is serial and takes the steps of the preset; then 100 greedy episodes w
 missing. The scores do not depend on how fast the machine is.
 """
 
-import argparse
 import json
 import statistics
-import sys
 from typing import Any
 
-from benchmarks.measure import RESULTS, origin, positive, read_csv, require
+from benchmarks.measure import RESULTS, make_parser, origin, positive, read_csv, require, run
 from benchmarks.spaces import judge
 from headrace.environments.minatar import MinAtar
+from headrace.errors import ConfigError
 from headrace.settings import preset
 from headrace.studies.results import write_rows
 from headrace.studies.sheet import fingerprint
@@ -25,9 +24,9 @@ _EPISODES = 100
 GAMES = tuple(MinAtar().names())
 
 
-def main() -> None:
+def main() -> int:
     """Measures what is missing and prints each game's scores."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--seeds", type=positive, default=5)
     parser.add_argument("--only", nargs="+", choices=GAMES, default=GAMES)
     options = parser.parse_args()
@@ -39,10 +38,7 @@ def main() -> None:
     }
     others = sorted({row["environment"] for row in read_csv(_PATH) if row["settings"] != settings[row["environment"]]})
     if others:
-        print(
-            f"minatar_scores: {_PATH} has rows of other settings ({', '.join(others)}): move it away", file=sys.stderr
-        )
-        sys.exit(2)
+        raise ConfigError(f"{_PATH} has rows of other settings ({', '.join(others)}): move it away")
     for seed in range(options.seeds):
         for game in options.only:
             if (game, str(seed)) not in {(row["environment"], row["seed"]) for row in read_csv(_PATH)}:
@@ -52,6 +48,7 @@ def main() -> None:
                 print(json.dumps(row), flush=True)
     for game in GAMES:
         print(_summary(game, [row for row in read_csv(_PATH) if row["environment"] == game]))
+    return 0
 
 
 def _summary(game: str, rows: list[dict[str, Any]]) -> str:
@@ -62,4 +59,4 @@ def _summary(game: str, rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,6 +1,5 @@
 """The server over its sockets against plain C over the same sockets: small round trips, and batches of 29 MB."""
 
-import sys
 from collections.abc import Callable
 from time import perf_counter
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from benchmarks.experience import CHUNK_STEPS, N_STEP, chunks_of, make_steps
 from benchmarks.limits import BareConnection, bare_connection, random_gather
-from benchmarks.measure import Row, at_most, faster, report, require, take_turns, warn_if_busy
+from benchmarks.measure import Row, at_most, faster, make_parser, report, require, run, take_turns, warn_if_busy
 from benchmarks.standing import standing_server
 from headrace._native import BatchStream, Client
 from headrace.replay import BatchBuffer, Signature
@@ -150,10 +149,11 @@ def _speed(name: str, ours: float, peer_name: str, peer: float, at_least: float 
 
 def main() -> int:
     """Measures, prints and writes results/network.csv; returns status 1 if a requirement is missed."""
+    make_parser(__doc__).parse_args()
     require("headrace")
     warn_if_busy()
     return report("network", measure_network())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -5,14 +5,13 @@ what packing and masks cost an actor, and unpacking a learner.
 """
 
 import functools
-import sys
 from collections.abc import Callable
 
 import numpy as np
 from gymnasium import spaces
 
 from benchmarks.experience import CHUNK_STEPS, N_STEP, Steps, chunks_of, fill, make_steps, write_and_insert
-from benchmarks.measure import Row, at_most, faster, interleave, report, require
+from benchmarks.measure import Row, at_most, faster, interleave, make_parser, report, require, run
 from headrace.algorithms.exploration import EpsilonGreedy
 from headrace.environments.records import Packer
 from headrace.networks.records import ILLEGAL, draw_records, expand
@@ -34,6 +33,7 @@ _SPACES = {
 
 def main() -> int:
     """Measures, prints and writes results/records.csv; returns status 1 if a requirement is missed."""
+    make_parser(__doc__).parse_args()
     require("headrace")
     rows = [row for name, space in _SPACES.items() for row in (*_table(name, space), *_conversions(name, space))]
     return report("records", [*rows, _exploration()])
@@ -115,4 +115,4 @@ def _sampling(table: Table) -> Callable[[], object]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -16,7 +16,6 @@ steps per second lost compared with no publications.
 import json
 import os
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -26,9 +25,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from benchmarks.measure import Row, at_most, report, require, warn_if_busy
+from benchmarks.measure import Row, at_most, make_parser, report, require, run, warn_if_busy
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.writers import table_signature
+from headrace.errors import ConfigError, LaunchError
 from headrace.launch.processes import ProcessLauncher
 from headrace.networks import Architecture
 from headrace.networks.policy_graph import PolicyGraph
@@ -188,9 +188,9 @@ class _Bench:
         deadline = time.monotonic() + _START_SECONDS
         while self._heard is None or not self._heard["acted"]["steps"]:
             for ended in self._launcher.poll():
-                raise SystemExit(f"benchmarks: {ended.role.name}: {ended.reason}: {ended.message}")
+                raise LaunchError(f"{ended.role.name}: {ended.reason}: {ended.message}")
             if time.monotonic() > deadline:
-                raise SystemExit(f"benchmarks: the actor did not act within {_START_SECONDS:.0f} s")
+                raise LaunchError(f"the actor did not act within {_START_SECONDS:.0f} s")
             self._listen(0.1)
 
     def _listen(self, seconds: float) -> None:
@@ -312,10 +312,13 @@ def _row(name: str, unit: str, ours: float, limit: float | None, peer_name: str 
 
 def main() -> int:
     """Measures, prints and writes results/refresh.csv; returns status 1 if a requirement is missed."""
+    make_parser(__doc__).parse_args()
     require("headrace", "onnxruntime")
+    if len(os.sched_getaffinity(0)) < 2:
+        raise ConfigError("refresh needs two cores, one of them for the acting thread alone")
     warn_if_busy()
     return report("refresh", measure_refresh())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -2,14 +2,12 @@
 
 Reverb is tied to one version of TensorFlow, so it needs a separate environment: --python PATH or
 $HEADRACE_REVERB_PYTHON names its interpreter (benchmarks/README.md says how to make one). Without it the benchmark
-prints a line and ends.
+prints a line and ends with status 2.
 """
 
-import argparse
 import itertools
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +19,7 @@ import numpy as np
 
 from benchmarks.breakout import play_breakout
 from benchmarks.experience import CHUNK_STEPS, DISCOUNT, N_STEP, Steps, write_chunk
-from benchmarks.measure import RESULTS, Row, faster, report, require, take_turns, warn_if_busy
+from benchmarks.measure import Row, faster, make_parser, report, require, run, take_turns, warn_if_busy
 from benchmarks.standing import standing_server
 from headrace._native import BatchStream, Client
 from headrace.replay import ChunkWriter, Signature
@@ -219,19 +217,16 @@ def _inserted(name: str, ours: float, peer_name: str, peer: float, at_least: flo
 
 def main() -> int:
     """Measures, prints and writes results/reverb.csv; returns status 1 if a requirement is missed."""
-    require("headrace", "ale_py", "cv2")
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.reverb", description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--python", default=os.environ.get(_VARIABLE, ""), help="interpreter that has dm-reverb")
     python = parser.parse_args().python
+    require("headrace", "ale_py", "cv2")
     if not python:
-        absent = f"not measured: no Reverb; --python or ${_VARIABLE} names an interpreter that has it"
-        if (RESULTS / "reverb.csv").exists():  # figures of a machine that has it
-            print(f"benchmarks: {absent}; results/reverb.csv stays as it is")
-            return 0
-        return report("reverb", [Row(absent, "", 0.0)])
+        print(f"benchmarks: not measured: no Reverb; --python or ${_VARIABLE} names an interpreter that has it")
+        return 2
     warn_if_busy()
     return report("reverb", measure_reverb(python))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -23,10 +23,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import positive, require, warn_if_busy, write_csv
+from benchmarks.measure import Rows, make_parser, positive, positive_number, require, run, warn_if_busy, write_csv
 from benchmarks.outcome import FRESH_SEED, evaluate_run
 from benchmarks.standing import listening_on
 from headrace._native import Client, OptimizerOptions, ShardedModel
+from headrace.environments import describe
 from headrace.report import RunDirectory
 
 _ROOT = Path(__file__).parent.parent
@@ -130,7 +131,8 @@ def _measure_rates(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             here.mkdir()
             with _serving(here / "saving", here / "data") as saving, _serving(here / "memory", None) as memory:
                 with_saves, without = (_Workers(each, arguments.parameters, workers) for each in (saving, memory))
-                without.rate(arguments.turn_seconds)  # a warm-up
+                for server in (without, with_saves):
+                    server.rate(arguments.turn_seconds)  # a warm-up
                 for pair in range(arguments.pairs):
                     with_saves.settle()
                     alone = without.rate(arguments.turn_seconds)
@@ -251,19 +253,22 @@ def _report_kills(records: list[dict[str, Any]]) -> bool:
 
 def main() -> int:
     """Writes results/shard_saving_rate.csv and shard_saving_kills.csv; returns status 1 if a requirement is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.shard_saving", description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--only", choices=("rate", "kills"), help="one of the two parts")
     parser.add_argument("--folder", help="for the servers' data; a temporary directory of the system if not set")
-    parser.add_argument("--parameters", type=int, default=8_480_000)
+    parser.add_argument("--parameters", type=positive, default=8_480_000)
     parser.add_argument("--pairs", type=positive, default=7, help="turns of each server, for each number of workers")
-    parser.add_argument("--turn-seconds", type=float, default=10.0)
+    parser.add_argument("--turn-seconds", type=positive_number, default=10.0)
     parser.add_argument("--environment", default="CartPole-v1")
-    parser.add_argument("--steps", type=int, default=60_000, help="environment steps of a run")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=20, help="pairs of runs, each with its own seed")
+    parser.add_argument("--steps", type=positive, default=60_000, help="environment steps of a run")
+    parser.add_argument("--workers", type=positive, default=2)
+    parser.add_argument("--rounds", type=positive, default=20, help="pairs of runs, each with its own seed")
     parser.add_argument("--first-seed", type=int, default=0)
     arguments = parser.parse_args()
+    if arguments.first_seed < 0:
+        parser.error(f"--first-seed is {arguments.first_seed}; it must be at least 0")
     require("headrace")
+    describe(arguments.environment)
     warn_if_busy()
     holds = True
     if arguments.only != "kills":
@@ -271,15 +276,14 @@ def main() -> int:
         write_csv("shard_saving_rate", rates)
         holds = _report_rates(rates)
     if arguments.only != "rate":
-        runs: list[dict[str, Any]] = []
-        for seed in range(arguments.first_seed, arguments.first_seed + arguments.rounds):
-            for killed in (False, True):
-                runs.append(_run(arguments, seed, killed=killed))
-                write_csv("shard_saving_kills", runs)  # keeps the results so far even if a later run fails
-        holds = _report_kills(runs) and holds
+        with Rows("shard_saving_kills", key=("environment", "seed", "killed")) as runs:
+            for seed in range(arguments.first_seed, arguments.first_seed + arguments.rounds):
+                for killed in (False, True):
+                    runs.add(_run(arguments, seed, killed=killed))
+        holds = _report_kills(runs.records) and holds
     print("required: " + ("holds" if holds else "MISSED"))
     return int(not holds)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

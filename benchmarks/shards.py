@@ -1,14 +1,24 @@
 """Gradients applied in the server: an update against a pass over its memory, and updates per second over sockets."""
 
 import functools
-import sys
 from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
 
 from benchmarks.limits import BareConnection, bare_connection, memory_pass
-from benchmarks.measure import Row, at_least, at_most, faster, report, require, take_turns, warn_if_busy
+from benchmarks.measure import (
+    Row,
+    at_least,
+    at_most,
+    faster,
+    make_parser,
+    report,
+    require,
+    run,
+    take_turns,
+    warn_if_busy,
+)
 from benchmarks.standing import standing_server
 from headrace._native import Client, OptimizerOptions, ShardedModel
 from headrace.types import Array
@@ -145,10 +155,11 @@ def _seconds_each(call: Callable[[], object], count: int) -> float:
 
 def main() -> int:
     """Measures, prints and writes results/shards.csv; returns status 1 if a requirement is missed."""
+    make_parser(__doc__).parse_args()
     require("headrace")
     warn_if_busy()
     return report("shards", measure_shards())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -6,14 +6,12 @@ Each run is serial and takes the steps of its preset; then `episodes` greedy epi
 give `fresh_mean`, which must reach `required`. The results do not depend on how fast the machine is.
 """
 
-import argparse
 import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.measure import positive, write_csv
+from benchmarks.measure import Rows, make_parser, positive, run
 from benchmarks.outcome import FRESH_SEED, train
 from headrace.settings import preset
 
@@ -70,21 +68,21 @@ def judge(environment: str, seed: int, episodes: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Runs the table and writes results/spaces.csv."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> int:
+    """Runs the table and writes results/spaces.csv; returns status 1 if a required mean is missed."""
+    parser = make_parser(__doc__)
     parser.add_argument("--seeds", type=positive, default=3)
     parser.add_argument("--only", choices=[target.environment for target in TARGETS], help="one environment")
     options = parser.parse_args()
-    rows = []
-    for target in TARGETS:
-        if options.only in (None, target.environment):
-            for seed in range(options.seeds):
-                rows.append(measure(target, seed))
-                print(json.dumps(rows[-1]), flush=True)
-                write_csv("spaces" if options.only is None else f"spaces-{Path(options.only).name}", rows)
-    sys.exit(0 if all(row["holds"] for row in rows) else 1)
+    with Rows("spaces" if options.only is None else f"spaces-{Path(options.only).name}") as rows:
+        for target in TARGETS:
+            if options.only in (None, target.environment):
+                for seed in range(options.seeds):
+                    record = measure(target, seed)
+                    print(json.dumps(record), flush=True)
+                    rows.add(record)
+    return int(not all(record["holds"] for record in rows.records))
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.experience import CHUNK_STEPS, N_STEP, chunks_of, make_steps, sent_as
-from benchmarks.measure import Row, at_most, report, require, warn_if_busy
+from benchmarks.measure import Row, at_most, make_parser, report, require, run, warn_if_busy
 from benchmarks.stalls_probe import BLOB, SIGNATURE, TABLE
 from benchmarks.standing import standing_server
 from headrace._native import BatchStream, Client, OptimizerOptions, ShardedModel
@@ -178,10 +178,11 @@ def _rows(load: _Load, waits: _Waits, idle_begin: float, idle_end: float) -> lis
 
 def main() -> int:
     """Measures, prints and writes results/stalls.csv; returns status 1 if a requirement is missed."""
+    make_parser(__doc__).parse_args()
     require("headrace")
     warn_if_busy()
     return report("stalls", measure_stalls())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

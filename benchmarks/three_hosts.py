@@ -23,7 +23,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import positive, require, warn_if_busy, write_csv
+from benchmarks.measure import Rows, make_parser, positive, positive_number, require, run, warn_if_busy
+from headrace.environments import describe
 
 _ROOT = Path(__file__).parent.parent
 _TAG = secrets.token_hex(3)
@@ -266,36 +267,38 @@ def _holds(record: dict[str, Any]) -> bool:
 
 def main() -> int:
     """Runs every event in both topologies and writes results/three_hosts.csv; status 1 if a requirement is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.three_hosts", description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--environment", default="CartPole-v1")
     parser.add_argument("--score", type=float, default=475.0)
     parser.add_argument("--seeds", type=positive, default=1, help="seeds 0 .. N-1")
-    parser.add_argument("--processes", type=int, default=4, help="actors or workers")
-    parser.add_argument("--cpus", type=int, default=4, help="CPUs that each of the two hosts has for Ray")
-    parser.add_argument("--time-limit", type=float, default=300.0, help="seconds allowed to reach the score")
+    parser.add_argument("--processes", type=positive, default=4, help="actors or workers")
+    parser.add_argument("--cpus", type=positive, default=4, help="CPUs that each of the two hosts has for Ray")
+    parser.add_argument("--time-limit", type=positive_number, default=300.0, help="seconds allowed to reach the score")
     arguments = parser.parse_args()
     require("headrace", "ray")
     if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "unshare", "nsenter", "pgrep"))):
         print("benchmarks: three_hosts needs root, iproute2, util-linux and procps")
         return 2
+    describe(arguments.environment)
     warn_if_busy()
-    records: list[dict[str, Any]] = []
-    for seed in range(arguments.seeds):
-        for topology in ("apex", "parameter-server"):
-            for event in _EVENTS:
-                records.append(_measure(arguments, topology, event, seed))
-                path = write_csv("three_hosts", records)  # keeps the results so far even if a later run fails
-                print(records[-1], flush=True)
+    with Rows("three_hosts") as rows:
+        for seed in range(arguments.seeds):
+            for topology in ("apex", "parameter-server"):
+                for event in _EVENTS:
+                    rows.add(_measure(arguments, topology, event, seed))
+                    print(rows.records[-1], flush=True)
     table = Table(title=f"{arguments.environment} to {arguments.score:g} on three hosts")
     columns = ("topology", "event", "seconds_to_score", "lost_with_node", "other_deaths", "seconds_until_back")
     for column in columns:
         table.add_column(column.replace("_", " "))
-    for record in records:
+    for record in rows.records:
         table.add_row(*("" if record[column] is None else str(record[column]) for column in columns))
     Console(width=None if sys.stdout.isatty() else 150).print(table)
-    print(f"written to {path.relative_to(_ROOT)}")
+    print(f"written to {rows.path.relative_to(_ROOT)}")
     missed = [
-        f"{record['topology']}, {record['event']}, seed {record['seed']}" for record in records if not _holds(record)
+        f"{record['topology']}, {record['event']}, seed {record['seed']}"
+        for record in rows.records
+        if not _holds(record)
     ]
     print(
         "required: no role dies unless its host does, and then it is back within 15 s: "
@@ -305,4 +308,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -16,23 +16,24 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import positive, require, write_csv
+from benchmarks.measure import Rows, make_parser, positive, positive_number, require, run
 from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, run_process
+from headrace.environments import describe
 
 _ROOT = Path(__file__).parent.parent
 _AT_MOST = 0.25
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.time_to_score", description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--system", choices=("headrace", "sb3", "both"), default="both")
     parser.add_argument("--environment", default="LunarLander-v3")
     parser.add_argument("--score", type=float, default=200.0)
     parser.add_argument("--seeds", type=positive, default=3, help="seeds 0 .. N-1")
-    parser.add_argument("--time-limit", type=float, default=600.0, help="training seconds of each run")
+    parser.add_argument("--time-limit", type=positive_number, default=600.0, help="training seconds of each run")
     parser.add_argument(
         "--evaluation-period",
-        type=float,
+        type=positive_number,
         default=EVALUATION_PERIOD_SECONDS,
         help="training seconds between evaluations",
     )
@@ -106,17 +107,17 @@ def main() -> int:
     arguments = _parse()
     systems = ("headrace", "sb3") if arguments.system == "both" else (arguments.system,)
     require("headrace", *(("stable_baselines3",) if "sb3" in systems else ()))
-    name = f"time_to_score_{arguments.environment.split('-', maxsplit=1)[0].lower()}"
+    describe(arguments.environment)
+    name = f"time_to_score_{Path(arguments.environment).name.split('-', maxsplit=1)[0].lower()}"
     if arguments.system != "both":
         name += f"_{arguments.system}"
-    records: list[dict[str, Any]] = []
-    for seed in range(arguments.seeds):
-        for system in systems:
-            records.append(_run(system, arguments, seed))
-            path = write_csv(name, records)  # keeps the results so far even if a later run fails
-    print(f"written to {path.relative_to(_ROOT)}")
-    return _summarize(records)
+    with Rows(name) as rows:
+        for seed in range(arguments.seeds):
+            for system in systems:
+                rows.add(_run(system, arguments, seed))
+    print(f"written to {rows.path.relative_to(_ROOT)}")
+    return _summarize(rows.records)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -1,14 +1,13 @@
 """A learner's update on the native engine against the torch engine, plain torch, JAX and bare products; on one core."""
 
 import os
-import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import Row, at_most, faster, interleave, report, require, warn_if_busy
+from benchmarks.measure import Row, at_most, faster, interleave, make_parser, report, require, run, warn_if_busy
 from benchmarks.update_peers import DQNCase, Passes, jax_update, products, torch_update
 from headrace.algorithms.config import Engine, OffPolicy
 from headrace.types import Array, Batch, EnvironmentSpec
@@ -125,10 +124,11 @@ def measure_updates() -> list[Row]:
 
 def main() -> int:
     """Measures, prints, writes results/updates.csv."""
+    make_parser(__doc__).parse_args()
     require("headrace", "torch", "jax")
     warn_if_busy()
     return report("updates", measure_updates())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

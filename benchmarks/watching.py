@@ -4,7 +4,6 @@ Runs with and without take turns. One pair has `headrace dashboard` read the run
 dashboard use a server. The open page is a client that reads the stream of server-sent events and draws nothing.
 """
 
-import argparse
 import json
 import os
 import re
@@ -19,11 +18,12 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measure import Row, at_least, report, require, warn_if_busy
+from benchmarks.measure import Row, at_least, make_parser, positive, positive_number, report, require, run, warn_if_busy
 from benchmarks.standing import standing_server
 
 _ENVIRONMENT = "LunarLander-v3"
 _WARM_SECONDS = 5.0
+_LEAST_SECONDS = 10.0  # of a run: there is a record of its progress per second, and two warm ones are needed
 _SHARE = 0.98
 _SAMPLES_PER_STEP = 32  # twice the preset's: the learner is the bottleneck
 
@@ -164,11 +164,13 @@ def measure(subject: str, repeats: int, seconds: float) -> list[Row]:
 
 def main() -> int:
     """Measures, prints and writes results/watching_<subject>.csv; returns status 1 if a requirement is missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5, help="pairs of runs")
-    parser.add_argument("--seconds", type=float, default=40.0, help="training time of a run")
+    parser = make_parser(__doc__)
+    parser.add_argument("--repeats", type=positive, default=5, help="pairs of runs")
+    parser.add_argument("--seconds", type=positive_number, default=40.0, help="training time of a run")
     parser.add_argument("--subjects", nargs="+", choices=("folder", "server"), default=["folder", "server"])
     arguments = parser.parse_args()
+    if arguments.seconds < _LEAST_SECONDS:
+        parser.error(f"--seconds is {arguments.seconds:g}; it must be at least {_LEAST_SECONDS:g}")
     require("headrace", "Box2D", "uvicorn", "starlette")
     warn_if_busy()
     return max(
@@ -178,4 +180,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import bsuite_scores
+from benchmarks import bsuite_scores, measure
 
 
 @pytest.fixture
@@ -42,14 +42,23 @@ def test_a_run_ends_with_its_last_episode(asked: list[int], tmp_path: Path) -> N
 
 
 def test_without_a_complete_log_nothing_is_written(
-    asked: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    asked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *command, **options: None)
     monkeypatch.setattr(sys, "argv", ["bsuite_scores", "--algorithms", "dqn", "--every", "100", "--only", "bandit"])
     monkeypatch.setattr(bsuite_scores, "origin", lambda: {"commit": "abc"})
-    monkeypatch.setattr(bsuite_scores, "write_csv", None)
-    assert bsuite_scores.main() == 1
+    monkeypatch.setattr(measure, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(measure, "origin", dict)
+    with pytest.raises(SystemExit, match="2"):
+        bsuite_scores.main()
     assert capsys.readouterr().out == "dqn, bandit/0: FAILED\n"
+    assert list(tmp_path.rglob("*.csv")) == []
+
+
+def test_an_experiment_that_bsuite_lacks_is_refused(asked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["bsuite_scores", "--only", "nosuch"])
+    with pytest.raises(SystemExit, match="2"):
+        bsuite_scores.main()
 
 
 def test_scores_are_those_of_what_was_played(asked: list[int]) -> None:

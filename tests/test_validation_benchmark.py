@@ -79,8 +79,12 @@ def test_costs_are_measured_once_and_for_one_environment(tmp_path: Path) -> None
     assert runs.calibrate_once("CartPole-v1", DQN(), path) == "3us,40Gbit"
     with pytest.raises(ConfigError, match="the costs of another environment"):
         runs.calibrate_once("LunarLander-v3", DQN(), path)
-    with pytest.raises(ConfigError, match="the costs of another settings"):
+    with pytest.raises(ConfigError, match=r"the costs of other settings: move it away$"):
         runs.calibrate_once("CartPole-v1", DQN(batch_size=64), path)
+    del made["settings"]
+    path.write_text(json.dumps({"calibration": made}))
+    with pytest.raises(ConfigError, match=r"names no settings of its costs: move it away$"):
+        runs.calibrate_once("CartPole-v1", DQN(), path)
 
 
 def row(setup: Setup, seed: int, mode: Any, **cells: object) -> dict[str, str]:

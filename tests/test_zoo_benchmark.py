@@ -188,6 +188,17 @@ def test_what_is_measured_is_not_measured_again(folder: Path, monkeypatch: pytes
     assert all((row["commit"], row["ended"]) == ("abc", "score") for row in rows)
 
 
+def test_only_the_runs_that_were_asked_for_count_as_missed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers(monkeypatch, [500.0, 499.0])
+    assert runs.measure(2, ("serial",), (), 60.0) == 1
+    line = "zoo: MISSED: serial, CartPole-v1, seed 1 scored 499.0, 500.0 is required\n"
+    assert capsys.readouterr().out.endswith(line)
+    assert runs.measure(1, ("serial",), (), 60.0) == 0
+    assert "MISSED" not in capsys.readouterr().out
+
+
 def test_seeds_with_another_threshold_or_other_cores_are_not_mixed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

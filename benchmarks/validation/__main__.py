@@ -18,9 +18,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import RESULTS, origin, positive, read_csv, require, warn_if_busy
+from benchmarks.measure import (
+    RESULTS,
+    make_parser,
+    origin,
+    positive,
+    positive_number,
+    read_csv,
+    require,
+    run,
+    warn_if_busy,
+)
 from benchmarks.validation.cases import MODES, SETUPS, Plan, list_cases
 from benchmarks.validation.runs import calibrate_once, estimate_seconds, measure, require_same, start_run
+from headrace.environments import describe
 from headrace.errors import ConfigError
 from headrace.machine import available_cores
 from headrace.report.output import write_output
@@ -32,34 +43,29 @@ def main() -> int:
     """Does what the arguments say; returns the exit status."""
     options = _parse()
     require("headrace", "scipy")
-    try:
-        succeeded = _measure(options)
-    except ConfigError as error:
-        print(f"validation: {error}", file=sys.stderr)
-        return 2
+    succeeded = _measure(options)
     return max(0 if succeeded else 2, _report(options.output))
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.validation",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser(__doc__)
     names = [setup.name for setup in SETUPS]
     parser.add_argument("--environment", default="LunarLander-v3")
     parser.add_argument("--score", type=float, default=200.0, help="mean of 100 greedy episodes that ends a run")
     parser.add_argument("--seeds", type=positive, default=10, help="seeds 0 .. N-1")
     parser.add_argument("--topologies", nargs="+", choices=names, default=names)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="real runs need an idle machine")
-    parser.add_argument("--cores", type=int, default=2, help="of the simulated machine, and of this one that are used")
-    parser.add_argument("--time-limit", type=float, default=300.0, help="training seconds of each run")
+    parser.add_argument(
+        "--cores", type=positive, default=2, help="of the simulated machine, and of this one that are used"
+    )
+    parser.add_argument("--time-limit", type=positive_number, default=300.0, help="training seconds of each run")
     parser.add_argument("--output", type=Path, default=RESULTS / "validation")
     return parser.parse_args()
 
 
 def _measure(options: argparse.Namespace) -> bool:
-    if not 1 <= options.cores <= available_cores():
+    describe(options.environment)
+    if options.cores > available_cores():
         raise ConfigError(
             f"cores is {options.cores}; a number from 1 to this machine's {available_cores()} is required"
         )
@@ -115,4 +121,4 @@ def _cells(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

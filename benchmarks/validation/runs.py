@@ -41,8 +41,8 @@ def require_same(rows: Sequence[Mapping[str, str]], plan: Plan) -> None:
 def calibrate_once(environment: str, algorithm: Algorithm, path: Path) -> str:
     """Measures the costs of the algorithm's work on this machine, unless there is a file with them.
 
-    Returns the link that was measured with them. Raises ConfigError if they are those of another environment or of
-    another algorithm or other settings.
+    Returns the link that was measured with them. Raises ConfigError if they are of another environment, another
+    algorithm or other settings, or if the file does not say of which.
     """
     from headrace.simulation.calibration import calibrate, write_costs
 
@@ -50,10 +50,12 @@ def calibrate_once(environment: str, algorithm: Algorithm, path: Path) -> str:
         print(f"measures costs, into {path}", flush=True)
         write_costs(calibrate(environment, algorithm, _CALIBRATION_SECONDS), path)
     made: Mapping[str, Any] = json.loads(path.read_text())["calibration"]
-    asked = {"environment": environment, "settings": json.loads(json.dumps(algorithm.to_record()))}
-    for name, value in asked.items():
-        if made.get(name) != value:
-            raise ConfigError(f"{path} has the costs of another {name}: move it away, or give another --output")
+    settings = json.loads(json.dumps(algorithm.to_record()))
+    for name, value, other in (("environment", environment, "another"), ("settings", settings, "other")):
+        if name not in made:
+            raise ConfigError(f"{path} names no {name} of its costs: move it away")
+        if made[name] != value:
+            raise ConfigError(f"{path} has the costs of {other} {name}: move it away")
     link: str = made["link"]
     return link
 

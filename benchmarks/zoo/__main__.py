@@ -9,23 +9,18 @@ missing. --page writes docs/zoo.md and its plot from that file, --keep the polic
 missed its required score, or a task has no policy. 2: something is not installed, or a run failed.
 """
 
-import argparse
-import sys
-
-from benchmarks.measure import positive, require
+from benchmarks.measure import make_parser, positive, positive_number, require, run
 from benchmarks.zoo.runs import measure
 from benchmarks.zoo.tasks import HEADRACE, OTHERS, TASKS
 
 
 def main() -> int:
     """Does what the arguments say; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.zoo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--seeds", type=positive, default=10, help="seeds 0 .. N-1")
     parser.add_argument("--systems", nargs="+", choices=(*HEADRACE, *OTHERS), default=(*HEADRACE, *OTHERS))
     parser.add_argument("--only", nargs="+", metavar="TASK", choices=[task.name for task in TASKS], default=())
-    parser.add_argument("--time-limit", type=float, default=600.0, help="training seconds of each run")
+    parser.add_argument("--time-limit", type=positive_number, default=600.0, help="training seconds of each run")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--page", action="store_true", help="measure nothing, and write the page")
     instead.add_argument("--keep", action="store_true", help="measure nothing, and put policies into the package")
@@ -44,4 +39,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -46,7 +46,7 @@ def policy_path(system: str, task: str, seed: int, suffix: str) -> Path:
 
 
 def measure(seeds: int, systems: Sequence[str], only: Sequence[str], most_seconds: float) -> int:
-    """Measures what is missing, seed by seed; returns 2 if a run failed, 1 if a required score was missed, else 0.
+    """Measures what is missing, seed by seed; returns 2 if a run failed, 1 if one of them missed its score, else 0.
 
     A run that failed is a row without a score, and is tried again. A run that would not be like the other seeds of its
     system and task is not made, and counts as failed. So does asking for what no task has.
@@ -69,7 +69,11 @@ def measure(seeds: int, systems: Sequence[str], only: Sequence[str], most_second
         row = _run(system, task, seed, most_seconds)
         failed |= row["ended"] == FAILED
         write_rows(RUNS, [*(each for each in read_rows() if _place(each) != place), row])  # others may have added some
-    missed = [row for row in read_rows() if row["system"] in HEADRACE and row["holds"] != "True"]
+    places = {(system, task.name, str(seed)) for system, task, seed in wanted if system in HEADRACE}
+    missed = [row for row in read_rows() if _place(row) in places and row["holds"] != "True"]
+    for row in missed:
+        score = f"scored {row['fresh_mean']}" if row["fresh_mean"] else "has no score"
+        print(f"zoo: MISSED: {row['system']}, {row['task']}, seed {row['seed']} {score}, {row['required']} is required")
     return 2 if failed else int(bool(missed))
 
 
