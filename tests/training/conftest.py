@@ -206,10 +206,16 @@ class ServerProcess:
     def stopped(self) -> Iterator[None]:
         """A context in which it answers nothing; its connections stay open."""
         self._process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: set(self._states()) == {"T"})
         try:
             yield
         finally:
             self.thaw()
+
+    def _states(self) -> list[str]:
+        """Of its threads; "T" is stopped."""
+        tasks = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
+        return [task.read_text().rpartition(") ")[2][0] for task in tasks]
 
     def thaw(self) -> None:
         self._process.send_signal(signal.SIGCONT)

@@ -71,7 +71,7 @@ def test_the_last_report_of_a_process_comes_when_it_is_stopped(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_killed_quantizer_is_restarted_and_versions_keep_increasing(tmp_path: Path) -> None:
-    arguments = [f"{TOY}Corridor", *QUANTIZED, "--steps", "30000", "--final-evaluation-episodes", "1"]
+    arguments = [f"{TOY}Corridor", *QUANTIZED, "--steps", "150000", "--final-evaluation-episodes", "1"]
     process = start(tmp_path, *arguments)
     wait_for(lambda: learning(tmp_path))
     [killed] = quantizers(process.pid)
