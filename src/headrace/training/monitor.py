@@ -111,7 +111,7 @@ class Monitor:
             self._last = Moment(self.environment_steps, learner.steps, seconds)
             self._last_actor = dict(self.actor_seconds)
             self._last_learner = dict(learner.clock.seconds)
-        bottleneck = _bottleneck(self._actor_times, self._learner_times, learner.steps)
+        shares = self._actor_times, self._learner_times
         return Progress(
             seconds=seconds,
             environment_steps=self.environment_steps,
@@ -130,7 +130,7 @@ class Monitor:
             replay_capacity=int(stats["capacity"]),
             replay_bytes=int(stats["used_bytes"]),
             policy_version=learner.version,
-            bottleneck=None if self._workers else bottleneck,
+            bottleneck=None if self._workers else _bottleneck(*shares, learner.steps),
             actor_times=self._actor_times,
             learner_times=self._learner_times,
             actors_alive=self._count_alive() if self._alive_at_end is None else self._alive_at_end,
