@@ -24,18 +24,18 @@ ChunkHeader header_at(const std::byte* at) {
 }
 
 // The header of a chunk within `room` bytes whose transitions are undamaged, or nullopt.
-std::optional<ChunkHeader> intact_chunk(const Arena& arena, const Signature& signature, const std::byte* at,
+std::optional<ChunkHeader> intact_chunk(const Signature& signature, std::uint32_t mark, const std::byte* at,
                                         std::size_t room) {
   if (room < sizeof(ChunkHeader)) return std::nullopt;
   const ChunkHeader header = header_at(at);
-  if (header.magic != kChunkMagic || header.bytes > room) return std::nullopt;
+  if (header.magic != kChunkMagic || header.mark != mark || header.bytes > room) return std::nullopt;
   if (header.first_key > ArenaFile::kMaxKey || header.oldest_key > header.first_key) return std::nullopt;
   try {
     check_transitions(signature, {at, header.bytes});
   } catch (const Error&) {
     return std::nullopt;
   }
-  if (header.checksum != arena.checksum(signature, header, {at, header.bytes})) return std::nullopt;
+  if (header.checksum != chunk_checksum(signature, header, {at, header.bytes})) return std::nullopt;
   return header;
 }
 
@@ -75,10 +75,7 @@ void Arena::flush() const {
   if (file_) file_->flush();
 }
 
-std::uint32_t Arena::checksum(const Signature& signature, const ChunkHeader& header,
-                              std::span<const std::byte> chunk) const {
-  return chunk_checksum(signature, header, chunk) ^ (file_ ? file_->mark() : 0);
-}
+std::uint32_t Arena::mark() const { return file_ ? file_->mark() : 0; }
 
 // Every intact chunk, in the order of keys: of the whole ring, or of what was ever written. Of those that overlap, the
 // newest stays: after a power loss, an evicted chunk may be intact although a newer one begins in its priorities, which
@@ -89,7 +86,7 @@ std::vector<Arena::Found> Arena::scan(const Signature& signature, bool whole) co
   for (const auto& [begin, end] : whole ? std::vector<ArenaFile::Part>{{0, capacity_}} : file_->written()) {
     at = std::max(at, begin / kAlignment * kAlignment);
     while (at < std::min(end, capacity_)) {
-      const auto header = intact_chunk(*this, signature, base_ + at, capacity_ - at);
+      const auto header = intact_chunk(signature, mark(), base_ + at, capacity_ - at);
       if (header) found.push_back({at, *header});
       at += header ? stride_of(ChunkLayout::of(signature, header->steps, header->rows).priority) : kAlignment;
     }
@@ -201,7 +198,7 @@ void Arena::renumber(const Signature& signature) {
     ChunkHeader header = header_at(at(offset));
     header.first_key = std::exchange(key, key + header.steps);
     header.oldest_key = lowest;
-    header.checksum = checksum(signature, header, {at(offset), header.bytes});
+    header.checksum = chunk_checksum(signature, header, {at(offset), header.bytes});
     std::memcpy(at(offset), &header, sizeof(header));  // at once: a chunk is intact before and after it
   }
   file_->set_oldest_key(oldest_key);

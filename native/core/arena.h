@@ -44,9 +44,9 @@ class Arena {
   std::size_t used_bytes() const { return used_; }
   bool persistent() const { return file_ != nullptr; }
   void flush() const;  // a file's bytes are on the disk; throws kSystem
-  // The checksum of a chunk as a file keeps it, with this header: one that was sent, and looks like a stored chunk that
-  // lies in another one's priorities, has none.
-  std::uint32_t checksum(const Signature& signature, const ChunkHeader& header, std::span<const std::byte> chunk) const;
+  // What the headers of a file's chunks carry, 0 on the heap. Bytes that were sent, and look like a stored chunk that
+  // lies in another one's priorities, don't: they are told apart without a checksum.
+  std::uint32_t mark() const;
 
   // Room for a chunk of `bytes` (<= capacity) if there is a contiguous place free now, else nullopt: the owner
   // releases the oldest chunk and asks again. Nothing is stored until commit(), which reads the chunk's keys.

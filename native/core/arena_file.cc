@@ -20,9 +20,9 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kRing = 2 * kPage;              // where it begins
-constexpr std::uint64_t kMagic = 0x34414e4552415248;  // "HRARENA4"
+constexpr std::uint64_t kMagic = 0x35414e4552415248;  // "HRARENA5"
 constexpr std::uint64_t kAnyVersion = 0x00ffffffffffffff;
-constexpr const char* kVersion = "4";
+constexpr const char* kVersion = "5";
 
 constexpr std::uint64_t kUnknown = 0;  // which no key is sealed as
 

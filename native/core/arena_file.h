@@ -30,7 +30,7 @@ class ArenaFile {
 
   static bool was_made(const std::string& path);  // whether there is a file that begins as one whose creation finished
 
-  // Random: the checksums of stored chunks are combined with it, so that no sender of chunks can know them.
+  // Random: the headers of stored chunks have it, and no sender of chunks knows it.
   std::uint32_t mark() const;
   std::byte* ring();
   // The parts of the ring that were ever written, as far as the file system knows (all of it where it can't tell). Ask

@@ -54,7 +54,6 @@ void check_values(const char* field, const std::byte* values, std::uint32_t coun
 
 void check_header(const Signature& signature, const ChunkHeader& header, std::size_t bytes) {
   if (header.magic != kChunkMagic) refuse("magic", std::to_string(header.magic), std::to_string(kChunkMagic));
-  if (header.reserved != 0) refuse("reserved", std::to_string(header.reserved), "0");
   if (header.steps < 1 || header.steps > kMaxSteps) {
     refuse("steps", std::to_string(header.steps), "from 1 to " + std::to_string(kMaxSteps));
   }
@@ -124,6 +123,7 @@ bool is_priority(float value) { return (value >= 0.0f && std::isfinite(value)) |
 
 ChunkHeader check_chunk(const Signature& signature, std::span<const std::byte> bytes) {
   const ChunkHeader header = check_transitions(signature, bytes);
+  if (header.mark != 0) refuse("mark", std::to_string(header.mark), "0");
   const ChunkLayout layout = ChunkLayout::of(signature, header.steps, header.rows);
   check_values<float>("priority", bytes.data() + layout.priority, header.steps, "finite and >= 0, or -1 for unknown",
                       [](float value) { return is_priority(value); });

@@ -31,15 +31,14 @@ inline constexpr std::uint32_t kMaxSteps = 1u << 20;
 
 struct ChunkHeader {
   std::uint32_t magic = kChunkMagic;
-  // CRC-32C of header and sections, but for `checksum` itself and the priorities; 0 in transit, set in a file, where it
-  // is combined with the file's mark
+  // CRC-32C of header and sections, but for `checksum` itself and the priorities; 0 in transit, set in a file
   std::uint32_t checksum = 0;
   std::uint64_t bytes = 0;      // whole chunk, header included; a multiple of 8
   std::uint32_t steps = 0;      // T
   std::uint32_t rows = 0;       // M
   std::uint64_t first_key = 0;  // key of the first transition; set when stored
   std::uint32_t actor = 0;
-  std::uint32_t reserved = 0;    // must be 0; it fills the cache line
+  std::uint32_t mark = 0;        // that of the file which the chunk is stored in; 0 in transit
   std::uint64_t oldest_key = 0;  // the oldest that the table kept when it stored this chunk; set when stored
   std::uint64_t writer = 0;      // the sender, a random number; 0: every chunk is new
   std::uint64_t sequence = 0;    // of the writer's chunks, rising: one that is sent again is stored once
@@ -71,11 +70,11 @@ struct ChunkLayout {
   }
 };
 
-// Checks an untrusted chunk against a signature: magic, reserved, sizes (with no overflow), 1 <= T <= kMaxSteps, first
+// Checks an untrusted chunk against a signature: magic, mark, sizes (with no overflow), 1 <= T <= kMaxSteps, first
 // and last within M, finite reward, discount in [0, 1], priority finite and >= 0 or kUnknownPriority. Throws
 // kChunkRefused naming the field, the value and what is required. `bytes` needs no alignment.
 ChunkHeader check_chunk(const Signature& signature, std::span<const std::byte> bytes);
-// The same, but for the priorities: for a file, where no checksum covers them.
+// The same, but for the priorities and the mark: for a file, where no checksum covers the priorities.
 ChunkHeader check_transitions(const Signature& signature, std::span<const std::byte> bytes);
 bool is_priority(float value);  // finite and >= 0, or kUnknownPriority
 

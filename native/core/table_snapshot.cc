@@ -101,6 +101,7 @@ void Table::Impl::save(const std::string& path) {
       const auto* bytes = reinterpret_cast<const std::byte*>(&chunk);
       const std::size_t before_priorities = stored().layout_of(chunk).priority;
       copy.assign(bytes, bytes + before_priorities);
+      reinterpret_cast<ChunkHeader*>(copy.data())->mark = 0;
       {
         const LockGuard lock(mutex);  // priorities alone may change
         copy.insert(copy.end(), bytes + before_priorities, bytes + chunk.bytes);

@@ -52,6 +52,7 @@ const ChunkHeader& Transitions::write(std::size_t offset, std::span<const std::b
   std::memcpy(&own, chunk.data(), sizeof(own));
   own.first_key = next_key_;
   own.oldest_key = oldest_key_;
+  own.mark = arena_.mark();
   own.checksum = 0;
   std::memcpy(stored, &own, sizeof(own));
   std::memcpy(stored + sizeof(own), chunk.data() + sizeof(own), chunk.size() - sizeof(own));
@@ -61,7 +62,7 @@ const ChunkHeader& Transitions::write(std::size_t offset, std::span<const std::b
   }
   if (arena_.persistent()) {
     keep_order();  // the checksum does not cover the priorities
-    header.checksum = arena_.checksum(signature_, header, {stored, chunk.size()});
+    header.checksum = chunk_checksum(signature_, header, {stored, chunk.size()});
   }
   return header;
 }

@@ -53,7 +53,8 @@ struct Ring {
     std::memcpy(arena.at(offset), bytes.data(), bytes.size());
     header->first_key = next_key;
     header->oldest_key = stored.empty() ? next_key : stored.front().first_key;
-    header->checksum = arena.checksum(small_signature(), *header, {arena.at(offset), bytes.size()});
+    header->mark = arena.mark();
+    header->checksum = chunk_checksum(small_signature(), *header, {arena.at(offset), bytes.size()});
   }
 
   float tag_of(std::size_t offset) const {

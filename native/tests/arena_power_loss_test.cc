@@ -43,14 +43,14 @@ class NaiveScan {
     for (std::size_t at = 0; at + sizeof(ChunkHeader) <= ring.size(); at += 64) {
       ChunkHeader header;
       std::memcpy(&header, ring.data() + at, sizeof(header));
-      if (header.magic != kChunkMagic || header.bytes > ring.size() - at) continue;
+      if (header.magic != kChunkMagic || header.mark != mark || header.bytes > ring.size() - at) continue;
       const auto bytes = ring.subspan(at, header.bytes);
       try {
         check_transitions(small_signature(), bytes);
       } catch (const Error&) {
         continue;
       }
-      const bool intact = header.checksum == (chunk_checksum(small_signature(), bytes) ^ mark);
+      const bool intact = header.checksum == chunk_checksum(small_signature(), bytes);
       if (intact) chunks_[header.first_key] = {at, header};
     }
     for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend();) {

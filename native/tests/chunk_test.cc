@@ -76,7 +76,7 @@ TEST_CASE("chunk: inconsistent headers are refused") {
     check_error(ErrorKind::kChunkRefused, field, [&] { check_chunk(small_signature(), bytes); });
   };
   refused("chunk.magic", [](ChunkHeader& h) { h.magic = 1; });
-  refused("chunk.reserved: 7, but it must be 0", [](ChunkHeader& h) { h.reserved = 7; });
+  refused("chunk.mark: 7, but it must be 0", [](ChunkHeader& h) { h.mark = 7; });
   refused("chunk.steps", [](ChunkHeader& h) { h.steps = 0; });
   refused("chunk.steps", [](ChunkHeader& h) { h.steps = kMaxSteps + 1; });
   refused("chunk.rows", [](ChunkHeader& h) { h.rows = 0; });

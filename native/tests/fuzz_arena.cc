@@ -118,7 +118,8 @@ T load(const Bytes& bytes, std::size_t at) {
   return value;
 }
 
-// Of the chunk at `place`, or of a copy of the file's header, where the lengths that it names lie within the file.
+// Of the chunk at `place`, with its mark, or of a copy of the file's header, where the lengths that it names lie within
+// the file.
 void mend_checksum(Bytes& bytes, std::size_t place) {
   if (bytes.size() < kHeaderBytes + kRingBytes) return;
   const std::span<const std::byte> all = bytes;
@@ -137,8 +138,8 @@ void mend_checksum(Bytes& bytes, std::size_t place) {
   if (header.steps > kMaxSteps || header.rows > kMaxSteps) return;
   const ChunkLayout layout = ChunkLayout::of(small_signature(), header.steps, header.rows);
   if (layout.bytes > bytes.size() - place) return;
-  checksum =
-      chunk_checksum(small_signature(), all.subspan(place, layout.bytes)) ^ load<std::uint32_t>(bytes, kPage + 36);
+  std::memcpy(bytes.data() + place + offsetof(ChunkHeader, mark), bytes.data() + kPage + 36, sizeof(header.mark));
+  checksum = chunk_checksum(small_signature(), all.subspan(place, layout.bytes));
   std::memcpy(bytes.data() + place + offsetof(ChunkHeader, checksum), &checksum, sizeof(checksum));
 }
 
@@ -188,8 +189,10 @@ std::uint64_t check_chunks(const std::string& path) {
       std::memcpy(&header, arena.at(offset), sizeof(header));
       require(header.magic == kChunkMagic && header.bytes <= kRingBytes - offset, "a chunk is not in the ring");
       const std::span<const std::byte> chunk(arena.at(offset), header.bytes);
-      check_chunk(small_signature(), chunk);
-      require(header.checksum == arena.checksum(small_signature(), header, chunk), "a chunk is not intact");
+      Bytes sent(chunk.begin(), chunk.end());
+      reinterpret_cast<ChunkHeader*>(sent.data())->mark = 0;
+      check_chunk(small_signature(), sent);
+      require(header.checksum == chunk_checksum(small_signature(), header, chunk), "a chunk is not intact");
       require(steps == 0 || header.first_key == next_key, "keys do not follow one another");
       next_key = header.first_key + header.steps;
       steps += header.steps;
