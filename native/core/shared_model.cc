@@ -296,12 +296,14 @@ void SharedModel::join(std::uint32_t index) {
   if (averages) read_into(mean);
   const bool lock = options().sharing == Sharing::kLock;
   const Held held(lock ? header_.mutex : joining.mutex, &joining.waited_nanoseconds);
-  if (joining.presence.exchange(Presence::kJoined, std::memory_order_relaxed) == Presence::kLoaded) return;
-  if (averages) copy(mean, own_parameters(index));
-  if (options().own_optimizer_state) {
-    std::memset(moment(index, 0).data(), 0, options().optimizer.moments() * layout().vector);
-    joining.steps.store(0, std::memory_order_relaxed);
+  if (joining.presence.load(std::memory_order_relaxed) != Presence::kLoaded) {
+    if (averages) copy(mean, own_parameters(index));
+    if (options().own_optimizer_state) {
+      std::memset(moment(index, 0).data(), 0, options().optimizer.moments() * layout().vector);
+      joining.steps.store(0, std::memory_order_relaxed);
+    }
   }
+  joining.presence.store(Presence::kJoined, std::memory_order_relaxed);  // last, should its process end before
 }
 
 SharedModel::Applied SharedModel::apply(std::uint32_t index, std::span<const float> gradient,

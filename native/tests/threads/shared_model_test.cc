@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -104,15 +105,38 @@ TEST_CASE("shared model: a lock whose holder's thread or process has ended can b
   ::munmap(memory.data(), memory.size());
 }
 
-// A process that stops itself in the middle of an update, with the lock held: at a page that it must not touch.
-pid_t start_worker_that_stops(SharedModel& model, std::size_t page) {
+// A process of this worker that gets a signal in the middle of `work`, with the lock held: at a page that it must not
+// touch.
+template <int signal>
+pid_t start_worker_that_fails(SharedModel& model, std::uint32_t worker, const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child != 0) return child;
-  std::signal(SIGSEGV, [](int) { ::kill(::getpid(), SIGSTOP); });
-  const auto address = reinterpret_cast<std::uintptr_t>(&model.parameters(0).back()) / page * page;
+  std::signal(SIGSEGV, [](int) { ::kill(::getpid(), signal); });
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(&model.parameters(worker).back()) / page * page;
   ::mprotect(reinterpret_cast<void*>(address), page, PROT_NONE);
-  model.apply(0, std::vector<float>(model.options().count, 1), 0);
+  work();
   std::abort();
+}
+
+TEST_CASE("shared model: a worker that is killed while it joins has not joined") {
+  const auto count = static_cast<std::size_t>(4 * ::sysconf(_SC_PAGESIZE));
+  Fixture shared({kPlain, Sharing::kAdPsgd, false, 2, count});
+  shared.model.join(0);
+  shared.model.apply(0, std::vector<float>(count, -1), 0);
+  const pid_t child = start_worker_that_fails<SIGKILL>(shared.model, 1, [&] { shared.model.join(1); });
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  CHECK_FALSE(shared.model.average(0, 1));
+  const std::vector<float> ones(count, 1);
+  std::vector<float> seen(count);
+  shared.model.read_into(seen);
+  CHECK(seen == ones);
+  CHECK(shared.model.state().joined == std::vector<std::uint8_t>{1, 0});
+  shared.model.join(1);
+  shared.model.read_into(seen, 1);
+  CHECK(seen == ones);
 }
 
 TEST_CASE("shared model: a worker that was stopped with the lock held does not block one who supervises") {
@@ -120,7 +144,8 @@ TEST_CASE("shared model: a worker that was stopped with the lock held does not b
   for (const Sharing sharing : {Sharing::kLock, Sharing::kAdPsgd}) {
     Fixture shared({kPlain, sharing, false, 1, 4 * page});
     shared.model.join(0);
-    const pid_t child = start_worker_that_stops(shared.model, page);
+    const auto update = [&] { shared.model.apply(0, std::vector<float>(4 * page, 1), 0); };
+    const pid_t child = start_worker_that_fails<SIGSTOP>(shared.model, 0, update);
     int status = 0;
     REQUIRE(::waitpid(child, &status, WUNTRACED) == child);
     REQUIRE(WIFSTOPPED(status));
