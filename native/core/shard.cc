@@ -237,6 +237,7 @@ void Shard::load(std::uint64_t steps, std::span<const std::byte> state) {
   }
   const LockGuard lock(mutex_);
   replace(state, steps);
+  if (file_ && steps > version_) loaded_at_ = changes_ + 1;
   note_version(steps);
   for (auto& [name, each] : workers_) each.backup.reset();
   const LockGuard counting(stats_mutex_);
@@ -252,7 +253,7 @@ void Shard::replace(std::span<const std::byte> state, std::uint64_t steps) {
 void Shard::note_version(std::uint64_t version) {
   version_ = version;
   ++changes_;
-  if (file_) file_->set_latest(version);
+  if (file_ && loaded_at_ == 0) file_->set_latest(version);
 }
 
 void Shard::restore(const ShardImage& image, std::optional<std::uint64_t> latest) {
@@ -325,6 +326,10 @@ void Shard::save(std::span<std::byte> memory) {
   {
     const LockGuard lock(mutex_);
     saved_changes_ = changes;
+    if (loaded_at_ != 0 && changes >= loaded_at_) {
+      loaded_at_ = 0;
+      if (file_) file_->set_latest(version_);
+    }
   }
   const LockGuard counting(stats_mutex_);
   stats_.saved_version = image.version;

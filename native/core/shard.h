@@ -150,6 +150,9 @@ class Shard {
   std::uint64_t lost_ GUARDED_BY(mutex_) = 0;
   std::shared_ptr<ShardFile> file_ GUARDED_BY(mutex_);
   std::uint64_t changes_ GUARDED_BY(mutex_) = 1, saved_changes_ GUARDED_BY(mutex_) = 0;
+  // Which change was a load to a higher version that is not saved, or 0. Until it is, the file notes no version: a
+  // server that is killed before has lost no updates, and the load is repeated.
+  std::uint64_t loaded_at_ GUARDED_BY(mutex_) = 0;
   std::uint64_t clock_ GUARDED_BY(mutex_) = 0;
   std::map<std::uint64_t, Worker> workers_ GUARDED_BY(mutex_);
 

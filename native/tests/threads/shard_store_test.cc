@@ -198,6 +198,26 @@ TEST_CASE("shard store: what was opened or loaded is there at once") {
   CHECK(values_of(*shard) == std::vector<float>(kSize, 0.25f));
 }
 
+TEST_CASE("shard store: killed before what was loaded is saved, it has lost no updates") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("data");
+  Server before({.data = data, .shard_save_period = kNever});
+  const auto shard = open(before, "run/model/0");
+  const std::vector<float> state(3 * kSize, 0.25f);
+  shard->load(60, std::as_bytes(std::span(state)));
+  const auto after_a_kill = [&] {  // the version, and the updates that were lost
+    Server server({.data = killed(folder, data), .shard_save_period = kNever});
+    const auto again = server.shards().find("run/model/0");
+    return std::pair(again->version(), again->stats().lost);
+  };
+  CHECK(after_a_kill() == std::pair<std::uint64_t, std::uint64_t>(0, 0));
+  push(*shard, 1, 1);
+  CHECK(before.shards().save().empty());
+  CHECK(after_a_kill() == std::pair<std::uint64_t, std::uint64_t>(61, 0));
+  push(*shard, 2, 3);
+  CHECK(after_a_kill() == std::pair<std::uint64_t, std::uint64_t>(65, 3));  // a later version than any worker has
+}
+
 TEST_CASE("shard store: a shard is saved in the period") {
   const ScratchFolder folder;
   Server server({.data = folder.file("data"), .shard_save_period = std::chrono::milliseconds(1)});
