@@ -30,7 +30,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kWait{10'000};  // that a request asks for; then the server says that there is nothing yet
 constexpr std::size_t kMinCredit = 2;  // one that the consumer reads, one that is under way
 constexpr std::size_t kMaxCredit = 64;
-// Priorities without an answer, where batches come over the connection. While one is on its way the server reads
+// Priorities without an answer. While a batch is on its way, or the table holds a request for one, the server reads
 // nothing, and this thread reads nothing while it sends: so many always fit into the connection's buffers, so that the
 // two never wait for each other.
 constexpr std::size_t kMostKeysAsked = 4096;
@@ -242,8 +242,8 @@ void BatchStream::Impl::ask(ClientConnection& connection) {
 void BatchStream::Impl::send_priorities(ClientConnection& connection) {
   while (!unsent.empty()) {
     auto& [keys, priorities, sent] = unsent.front();
-    const std::size_t count = shared ? keys.size() : std::min(keys.size() - sent, kMostKeysAsked);
-    if (!shared && keys_asked + count > kMostKeysAsked) return;
+    const std::size_t count = std::min(keys.size() - sent, kMostKeysAsked);
+    if (keys_asked + count > kMostKeysAsked) return;
     const auto parts =
         parts_of_update(std::span(keys).subspan(sent, count), std::span(priorities).subspan(sent, count));
     asked.push_back({.index = {}, .keys = count});

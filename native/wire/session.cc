@@ -35,7 +35,7 @@ bool is_slow(const FrameHeader& header) {
   const auto type = static_cast<MessageType>(header.type);
   if (type == MessageType::kInsert) return header.length > kQuickInsertBytes;
   return type == MessageType::kOpenTable || type == MessageType::kOpenShard || type == MessageType::kLoadShard ||
-         type == MessageType::kDrop;
+         type == MessageType::kDrop || type == MessageType::kClaim;
 }
 
 }  // namespace
