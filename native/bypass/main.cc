@@ -33,10 +33,10 @@ constexpr auto kLastReplies = std::chrono::milliseconds(500);  // in which peers
 
 std::atomic<bool> stop_requested = false;
 
-// A second signal ends the process at once.
+// A second signal ends the process at once, but for SIGHUP: a terminal that is closed sends two.
 void on_signal(int number) {
   stop_requested.store(true);
-  std::signal(number, SIG_DFL);
+  std::signal(number, number == SIGHUP ? SIG_IGN : SIG_DFL);
 }
 
 void watch_signals() {
@@ -90,7 +90,7 @@ void poll(PollingLoop& loop, const Server& server, Polling polling, std::size_t 
   }
 }
 
-// Answers what waits for a table, which is closed now.
+// Sends the replies that there are.
 void send_last_replies(PollingLoop& loop) {
   const auto deadline = Clock::now() + kLastReplies;
   for (auto now = Clock::now(); now < deadline; now = Clock::now()) {

@@ -17,7 +17,6 @@ PolledConnection::PolledConnection(std::unique_ptr<TcpConnection> tcp, MemoryBud
 
 bool PolledConnection::exchange(Deadline now) {
   tcp_->acknowledge_events();
-  if (tcp_->lost()) throw Gone();
   if (const auto count = tcp_->take_acknowledged()) session_.consumed(count, now);
   const bool more = receive(now);
   const bool pushed = send();
@@ -26,9 +25,10 @@ bool PolledConnection::exchange(Deadline now) {
     throw Gone();
   }
   if (session_.closing() && session_.output().empty()) throw Gone();
-  // A peer that hung up takes no reply. What it sent before is handled, unless the session is held.
+  // A peer that hung up, or reset the connection, takes no reply. What it sent before is handled, unless the session is
+  // held.
   const bool takes_more = session_.yielded() || (session_.wants_input() && tcp_->has_input());
-  if (tcp_->ended() && !takes_more) throw Gone();
+  if ((tcp_->ended() || tcp_->lost()) && !takes_more) throw Gone();
   return more || !pushed;
 }
 

@@ -88,7 +88,7 @@ u32_t headrace_initial_sequence(const ip_addr_t* local_ip, u16_t local_port, con
   return offset + static_cast<std::uint32_t>(since.count() / 4);
 }
 
-// Eight bytes at a time; the carries are folded at the end, in which the sum does not depend on the width.
+// Four bytes at a time; the carries are folded at the end, in which the sum does not depend on the width.
 uint16_t headrace_checksum(const void* data, int length) {
   const auto* at = static_cast<const std::byte*>(data);
   auto left = static_cast<std::size_t>(length);

@@ -189,7 +189,10 @@ TEST_CASE("a peer that closes its connection is forgotten") {
   CHECK(world.server.meters().empty());
 }
 
-TEST_CASE("what a peer sent before it closed its connection is handled, however many turns it takes") {
+TEST_CASE("what a peer sent before it closed or reset its connection is handled, however many turns it takes") {
+  bool resets = false;
+  SUBCASE("closed") {}
+  SUBCASE("reset") { resets = true; }
   World world;
   auto& client = world.add_client();
   Bytes requests;
@@ -198,6 +201,7 @@ TEST_CASE("what a peer sent before it closed its connection is handled, however 
   client.send(std::move(requests));
   REQUIRE(world.eventually([&] { return client.tcp().in_flight() == 0 && world.loop.connections() == 1; }));
   REQUIRE_FALSE(world.server.table_names().empty());
+  if (resets) client.tcp().abort();
   world.clients.clear();
   CHECK(world.eventually([&] { return world.loop.connections() == 0; }));
   CHECK(world.server.table_names().empty());
