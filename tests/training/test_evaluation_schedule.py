@@ -144,7 +144,8 @@ def test_a_pause_is_excluded_from_the_times_of_all_roles(pending: bool, solved: 
     clock, program, monitor = Mock(paused=True), Mock(), Mock()
     clock.resume.return_value = 7.0
     evaluations = Mock(pending=pending, solved_at=solved)
-    session = make_session(clock=clock, evaluations=evaluations, program=program, monitor=monitor)
+    topology = Mock(has_workers=False)
+    session = make_session(clock=clock, evaluations=evaluations, program=program, monitor=monitor, topology=topology)
     EvaluationSchedule(session, holds=False, next_evaluation=1.0).resume_training()
     if pending or solved:
         clock.resume.assert_not_called()

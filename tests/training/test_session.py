@@ -136,6 +136,14 @@ def test_where_the_experience_of_a_resumed_run_comes_from(
     assert (said in display.texts[0]) if said else not display.texts
 
 
+@pytest.mark.parametrize(("actors", "workers", "counts"), [(2, False, True), (2, True, False), (0, False, False)])
+def test_actors_alone_do_not_know_when_they_are_held(actors: int, workers: bool, counts: bool) -> None:
+    program, monitor = Mock(actors=[Mock()] * actors), Mock()
+    make_session(program=program, monitor=monitor, topology=Mock(has_workers=workers)).skip(3.0)
+    program.skip.assert_called_once_with(3.0)
+    assert monitor.skip.called == counts
+
+
 def test_total_seconds_include_those_that_are_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     now = Mock(return_value=100.0)
     monkeypatch.setattr("headrace.training.clock.monotonic", now)

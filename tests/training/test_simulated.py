@@ -78,6 +78,24 @@ def test_workers_spend_no_time_twice(tmp_path: Path) -> None:
     assert 0.8 * 2 * summary["wall_seconds"] < spent < 1.02 * 2 * summary["wall_seconds"]
 
 
+def test_an_evaluation_erases_none_of_a_serial_run_s_time(tmp_path: Path) -> None:
+    """Each of the 600 turns pushes, which takes 1 ms."""
+    summary = simulate(
+        tmp_path / "run", TOPOLOGIES["serial"], costs={"push": "1ms"}, evaluation_period_steps=200
+    ).summary
+    assert summary["actor_times"]["push"] == pytest.approx(0.6)
+    spent = sum(summary["actor_times"].values()) + sum(summary["learner_times"].values())
+    assert spent == pytest.approx(summary["wall_seconds"])
+
+
+def test_the_evaluation_with_whose_score_a_run_ends_is_no_actor_s_time(tmp_path: Path) -> None:
+    """They wait for it until they end. Before their first step they take 0.1 s to start."""
+    rules: dict[str, Any] = {"steps": 4_000, "until_score": 0.9}
+    summary = simulate(tmp_path / "run", TOPOLOGIES["apex"], **rules).summary
+    assert summary["solved"]
+    assert 0.7 * summary["wall_seconds"] < sum(summary["actor_times"].values()) / 2 < 1.02 * summary["wall_seconds"]
+
+
 def test_frequent_evaluations_are_made_when_they_are_due_and_change_no_speed(tmp_path: Path) -> None:
     """Workers that are held stop a little later than the training clock, and go on as much later than it."""
     rules: dict[str, Any] = {"steps": None, "time_limit_seconds": 3.0}

@@ -21,7 +21,8 @@ def test_a_stop_of_this_process_and_waits_for_the_server_are_no_training_time(
     server, supervisor, waits = Mock(), Mock(), Mock(waited_seconds=0.0)
     server.outages.return_value = 0
     clock, monitor, interrupts = Mock(paused=False), Mock(), Mock(stops=0)
-    session = make_session(server=server, program=waits, clock=clock, monitor=monitor)
+    topology = Mock(has_workers=False)
+    session = make_session(server=server, program=waits, clock=clock, monitor=monitor, topology=topology)
     ticks = TickSchedule(session, supervisor, Mock(waited_seconds=0.0), Mock(waited_seconds=0.0), interrupts)
     now, interrupts.stops, server.outages.return_value, waits.waited_seconds = 140.0, stops, outages, waited
     ticks.skip_gap()

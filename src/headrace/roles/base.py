@@ -202,7 +202,7 @@ class Worker(Protocol):
         """Episodes that ended since the last call."""
 
     def skip(self, seconds: float) -> None:
-        """Excludes these seconds from both clocks."""
+        """Excludes these seconds from `clock`; `learner.clock` counts none but those of learning."""
 
     def state(self) -> dict[str, Any]:
         """JSON-able state that, with parameters and replay, resumes the worker at the same place."""

@@ -163,11 +163,7 @@ class WorkerRole(ActingRole):
                 if held is None:
                     break
                 asked = monotonic() - begin - held
-                if asked > OUTAGE_SECONDS:  # no one's time
-                    worker.skip(held + asked)
-                else:
-                    worker.skip(held)
-                    worker.learner.clock.skip(asked)  # which is the actor's time
+                worker.skip(held + asked if asked > OUTAGE_SECONDS else held)  # else it is the actor's time
                 before = worker.steps
                 try:
                     worker.step()

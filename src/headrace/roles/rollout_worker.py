@@ -65,24 +65,22 @@ class RolloutWorker:
 
     def step(self) -> None:
         """One turn; never waits."""
-        begin = monotonic()
         self._batch = self._roll_out()
         while not len(self._batch.reward):  # every environment made its reset
             self._batch = self._roll_out()
         middle = monotonic()
-        self.learner.clock.skip(middle - begin)  # each side's clock is paused while the other side works
+        self.learner.clock.restart("other")  # since its last update, time was the actor's
         self.steps += len(self._batch.reward)
         self.learner.step(0.0)
-        self.clock.skip(monotonic() - middle)
+        self.clock.skip(monotonic() - middle)  # which was the learner's
 
     def take_episodes(self) -> list[Episode]:
         """Episodes that ended since the last call."""
         return self._environments.take_episodes()
 
     def skip(self, seconds: float) -> None:
-        """Excludes these seconds from both clocks."""
+        """Excludes these seconds from the actor's clock: the learner's is restarted in each turn."""
         self.clock.skip(seconds)
-        self.learner.clock.skip(seconds)
 
     def state(self) -> dict[str, Any]:
         """Environments, random state and steps."""

@@ -64,7 +64,6 @@ class ReplayWorker:
 
     def step(self) -> None:
         """One turn; waits for the rate limiter if the table is shared."""
-        begin = monotonic()
         self.clock.enter("pull")
         self._updater.pull()
         self.clock.enter("other")
@@ -74,20 +73,19 @@ class ReplayWorker:
         self._actor.set_policy_version(self._updater.version + 1)
         taken = self._actor.step()
         middle = monotonic()
-        self.learner.clock.skip(middle - begin)  # each side's clock is paused while the other side works
+        self.learner.clock.restart("other")  # since its last update, time was the actor's
         self.steps += taken
         while self.learner.step(0.0):
             pass
-        self.clock.skip(monotonic() - middle)
+        self.clock.skip(monotonic() - middle)  # which was the learner's
 
     def take_episodes(self) -> list[Episode]:
         """Episodes that ended since the last call."""
         return self._actor.environments.take_episodes()
 
     def skip(self, seconds: float) -> None:
-        """Excludes these seconds from both clocks."""
+        """Excludes these seconds from the actor's clock: the learner's is restarted in each turn."""
         self.clock.skip(seconds)
-        self.learner.clock.skip(seconds)
 
     def state(self) -> dict[str, Any]:
         """State of the actor, and the steps so far."""

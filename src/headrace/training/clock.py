@@ -32,6 +32,12 @@ class TrainingClock:
         """Whether the clock is paused."""
         return self._since is None
 
+    @property
+    def paused_seconds(self) -> float:
+        """Seconds for which the clock has been paused now, without those that count() added."""
+        assert self._since is None
+        return monotonic() - self._paused_at
+
     def skip(self, seconds: float) -> None:
         """Subtracts seconds that have just passed and were not training; the clock must not be paused."""
         assert self._since is not None
@@ -48,6 +54,7 @@ class TrainingClock:
         self._paused_at += seconds
 
     def resume(self) -> float:
-        """Resumes the clock; returns the seconds for which it was paused, without those that count() added."""
+        """Resumes the clock; returns the seconds for which it was paused."""
+        seconds = self.paused_seconds
         self._since = monotonic()
-        return self._since - self._paused_at
+        return seconds

@@ -86,9 +86,7 @@ class EvaluationSchedule:
         if not self._clock.paused or self._evaluations.pending or self._evaluations.solved_at:
             return
         self._program.table.set_paused(False)
-        seconds = self._clock.resume()
-        self._program.skip(seconds)
-        self._session.monitor.skip(seconds)
+        self._session.skip(self._clock.resume())
 
     def receive(self, answer: Answer) -> None:
         """Processes the evaluator's answer; a score that reaches the target is confirmed by a second evaluation."""

@@ -67,8 +67,6 @@ class Monitor:
 
     def skip(self, seconds: float) -> None:
         """Records that the actors were held, as by an evaluation: these seconds of waiting are not training time."""
-        if self._workers:  # they already subtract the time in which they were held
-            return
         for index in self._last_report:
             self._off_clock[index] = self._off_clock.get(index, 0.0) + seconds
 

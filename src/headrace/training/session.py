@@ -64,6 +64,15 @@ class Session:
         """The lowest generation of this start's roles."""
         return self.resumptions * GENERATIONS_PER_START
 
+    def skip(self, seconds: float) -> None:
+        """Excludes seconds that have just passed, in which nothing was trained, from the times of all roles.
+
+        Workers notice by themselves that they are held, and a program in which the acting is done knows it.
+        """
+        self.program.skip(seconds)
+        if self.program.actors and not self.topology.has_workers:
+            self.monitor.skip(seconds)
+
     def policy(self) -> bytes:
         """The current policy in full precision, as a graph."""
         return self._graph.serialize(self.updater.weights())

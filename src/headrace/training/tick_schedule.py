@@ -55,8 +55,7 @@ class TickSchedule:
             self._supervisor.skip(gap)
         if lost > OUTAGE_SECONDS and not self._session.clock.paused:
             self._session.clock.skip(lost)
-            self._session.program.skip(lost)
-            self._session.monitor.skip(lost)
+            self._session.skip(lost)
             self._records.look(paused=True)
 
     def _count_outages(self) -> tuple[int, int]:

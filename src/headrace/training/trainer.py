@@ -344,7 +344,9 @@ class Trainer:
 
     def _finish(self, stopped_by: str, interrupts: Interrupts) -> dict[str, Any]:
         """Ends the actors, saves, evaluates the final policy, and writes the summary."""
-        if not self._clock.paused:
+        if self._clock.paused:  # by an evaluation, for which the actors wait until they end
+            self._session.skip(self._clock.paused_seconds)
+        else:
             self._clock.pause()
         self._monitor.keep_count_of_actors()
         try:
