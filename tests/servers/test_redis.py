@@ -386,6 +386,28 @@ def test_a_claim_that_was_lost_ends_its_owner(ends: Ends, redis_server: Any, mon
     redis_server.client().delete("headrace:run:claim:actor-0")
 
 
+def test_a_learner_that_lost_its_run_changes_nothing_of_the_next_one(
+    ends: Ends, redis_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first calls after an outage come before the next renewal of its claim."""
+    monkeypatch.setattr(module, "_RENEWAL_SECONDS", 1e6)
+    server, client = ends.server(), redis_server.client()
+    server.add_table("replay", SIGNATURE, fresh=True, capacity=100)
+    assert server.publish("policy", b"first") == 1
+    client.set("headrace:run:claim:learner", "2")
+    client.set("headrace:run:mark", "of the next one")
+    client.set("headrace:run:queue:replay", "next")
+    client.rpush("headrace:run:experience:replay:next", b"a chunk")
+    client.rpush("headrace:run:mailbox:reports", b"a message for the next one")
+    kept = {key: client.dump(key) for key in client.scan_iter()}
+    calls = (lambda: server.publish("policy", b"late"), lambda: server.drain("reports"), server.restarted)
+    for call in calls:
+        with pytest.raises(ServerError, match=r"^the run at redis://.* was taken by another learner during an outage$"):
+            call()
+    server.close()
+    assert {key: client.dump(key) for key in client.scan_iter()} == kept
+
+
 def test_restarted_reports_a_restart_once(ends: Ends, redis_server: Any) -> None:
     server = ends.server()
     assert [server.restarted() for _ in range(3)] == [False] * 3

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from headrace.errors import ClosedError, ConfigError, HeadraceError, ServerError
 from headrace.servers import redis_connection
 from headrace.servers.base import Endpoint
 from headrace.servers.redis import RedisRoleServer, RedisServer
-from headrace.servers.redis_connection import RedisAddress
+from headrace.servers.redis_connection import RedisAddress, RedisConnection
 
 from ..waiting import wait_for
 
@@ -93,6 +94,7 @@ def one_line(error: object, kind: type[HeadraceError], *parts: str) -> None:
         "redis://:6379",
         "redis://host:port",
         "redis://host:70000",
+        "redis://my..host:6379",
         "redis://host/zero",
         "redis://host/-1",
         "redis://host/0/1",
@@ -316,6 +318,15 @@ def test_a_message_of_another_program_is_named(ends: Ends, redis_server: Any) ->
     server._connection.call(lambda client: client.rpush(server._key("mailbox", "reports"), b"stray"))
     with pytest.raises(ServerError, match=r"mailbox:reports has a message of 5 bytes, which is not of this run"):
         server.drain("reports")
+
+
+def test_a_replica_s_error_in_a_script_may_pass() -> None:
+    """As Redis before version 7 reports it."""
+    redis = pytest.importorskip("redis")
+    said = "ERR Error running script (call to f_1): @user_script:7: @user_script: 7: -READONLY You can't write"
+    passes = RedisConnection._passes
+    assert passes(Mock(_redis=redis), redis.ResponseError(said))
+    assert not passes(Mock(_redis=redis), redis.ResponseError("ERR unknown command"))
 
 
 def test_a_replica_refuses_experience(ends: Ends, redis_server: Any) -> None:

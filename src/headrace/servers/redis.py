@@ -44,16 +44,22 @@ _LAST_WORDS_SECONDS = 60
 _NUMBER = struct.Struct("<QQ")  # sender and sequence number, to recognize repeated messages
 _CHUNK_NUMBER, _CHUNK_HEADER_BYTES = 48, 64  # native/core/chunk.h: ChunkHeader.writer
 
+# A learner that lost its claim in an outage leaves everything to the next one. KEYS and ARGV end with the claim and its
+# owner, who is "" for the roles.
+_OWNED = """
+local owner = redis.call('GET', KEYS[#KEYS])
+if ARGV[#ARGV] ~= '' and owner and owner ~= ARGV[#ARGV] then return redis.error_reply('TAKEN by another learner') end
+"""
 # -> whether it was stored, and the stored version. A repetition is not an error, since an answer may have been lost.
-_PUBLISH = """
+_PUBLISH = f"""{_OWNED}
 local stored = redis.call('HGET', KEYS[1], 'version') or '0'
 local version = ARGV[1]
 if version == '0' then version = string.format('%.0f', tonumber(stored) + 1) end
-if version == stored and redis.call('HGET', KEYS[1], 'bytes') == ARGV[2] then return {1, version} end
-if tonumber(version) <= tonumber(stored) then return {0, stored} end
+if version == stored and redis.call('HGET', KEYS[1], 'bytes') == ARGV[2] then return {{1, version}} end
+if tonumber(version) <= tonumber(stored) then return {{0, stored}} end
 redis.call('HSET', KEYS[1], 'version', version, 'bytes', ARGV[2])
 redis.call('PERSIST', KEYS[1])
-return {1, version}
+return {{1, version}}
 """
 # Takes or renews a claim. -> its owner
 _CLAIM = """
@@ -62,10 +68,16 @@ if owner == ARGV[1] then redis.call('SET', KEYS[1], owner, 'PX', ARGV[2]) end
 return owner
 """
 # Takes all messages, after deleting those that the last call read: writers trim only the mailbox.
-_TAKE = """
+_TAKE = f"""{_OWNED}
 if ARGV[1] == '1' then redis.call('DEL', KEYS[2]) end
 if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('RENAMENX', KEYS[1], KEYS[2]) end
 return redis.call('LRANGE', KEYS[2], 0, -1)
+"""
+# Replaces the mark, unless memory is full. -> the mark before, and whether it was replaced
+_EXCHANGE = f"""{_OWNED}
+local before = redis.call('GET', KEYS[1])
+local set = redis.pcall('SET', KEYS[1], ARGV[1])
+return {{before, set.ok and 1 or 0}}
 """
 _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
@@ -79,11 +91,14 @@ class _Run:
         self._claims_lock = threading.Lock()  # guards _claims and _renewal; orders renewals and releases
         self._claims: dict[str, bytes] = {}
         self._renewal: threading.Thread | None = None
+        self._owner = b""  # of the claim LEARNER; roles have no part in it
 
     def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
         """Replaces a blob; see `ParameterStore`."""
-        key = self._key("parameters", name)
-        stored, number = self._connection.call(lambda client: client.eval(_PUBLISH, 1, key, version, data))
+        keys = self._key("parameters", name), self._key("claim", LEARNER)
+        stored, number = self._connection.call(
+            lambda client: client.eval(_PUBLISH, len(keys), *keys, version, data, self._owner)
+        )
         if not stored:
             raise ServerError(f"version of {name} is {version}; it must be above {int(number)}, the one stored")
         return int(number)
@@ -274,12 +289,12 @@ class RedisServer(_Run, RunServer):
 
     def _take_messages(self, mailbox: str) -> list[bytes]:
         """Messages that have arrived, oldest first; repeats them if an answer was lost."""
-        keys = self._key("mailbox", mailbox), self._key("taken", mailbox)
+        keys = self._key("mailbox", mailbox), self._key("taken", mailbox), self._key("claim", LEARNER)
 
         def take(client: Any) -> list[bytes]:
             read = mailbox in self._read
             self._read.discard(mailbox)  # a repeated call must not delete unread messages
-            messages: list[bytes] = client.eval(_TAKE, 2, *keys, int(read))
+            messages: list[bytes] = client.eval(_TAKE, len(keys), *keys, int(read), self._owner)
             return messages
 
         messages = self._connection.call(take)
@@ -288,18 +303,10 @@ class RedisServer(_Run, RunServer):
 
     def restarted(self) -> bool:
         """Whether Redis lost published data: it was flushed, restarted, or replaced by an older copy."""
-        key, mark = self._key("mark"), secrets.token_hex(8).encode()
-
-        def exchange(client: Any) -> tuple[bytes | None, bool]:
-            both = client.pipeline(transaction=False)
-            both.get(key)
-            both.set(key, mark)
-            before, written = both.execute(raise_on_error=False)
-            if isinstance(before, Exception):
-                raise before
-            return before, written is True  # not written if memory is full: the old mark remains
-
-        before, written = self._connection.call(exchange)
+        keys, mark = (self._key("mark"), self._key("claim", LEARNER)), secrets.token_hex(8).encode()
+        before, written = self._connection.call(
+            lambda client: client.eval(_EXCHANGE, len(keys), *keys, mark, self._owner)
+        )
         lost = before not in (self._mark, mark)  # `mark` itself: written by an attempt whose answer was lost
         if lost:
             for name in self._queues:
@@ -315,11 +322,14 @@ class RedisServer(_Run, RunServer):
     def close(self) -> None:
         """Ends tables, threads and the connection, and removes the run's data from Redis.
 
-        Published blobs remain for a minute, so that roles that poll rarely can read the last ones.
+        Published blobs remain for a minute, so that roles that poll rarely can read the last ones. All of it remains if
+        another learner has the run.
         """
-        for table in self._tables:
-            table.close()
         try:
+            if self._take(LEARNER, self._owner, patient=False) != self._owner:
+                self._connection.close()
+            for table in self._tables:
+                table.close()
             self._drop(but=("claim", "experience", "parameters", "queue"), patient=False)
             self._connection.call(self._let_expire, patient=False)
         except HeadraceError:
@@ -330,7 +340,9 @@ class RedisServer(_Run, RunServer):
         deadline = time.monotonic() + _CLAIM_WAIT_SECONDS
         while True:
             try:
-                return self.claim(LEARNER, owner)
+                self.claim(LEARNER, owner)
+                self._owner = str(owner).encode()
+                return
             except ClosedError:
                 raise
             except ServerError:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
-from headrace.errors import ClosedError, ConfigError, HeadraceError, StorageError
+from headrace.errors import ClosedError, ConfigError, HeadraceError, ServerError, StorageError
 from headrace.servers.base import Endpoint, shown
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ class RedisAddress(NamedTuple):
     @staticmethod
     def parse(text: str) -> "RedisAddress":
         """Reads redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]; raises ConfigError, which repeats no password."""
-        with contextlib.suppress(ValueError):  # urlsplit raises it for a bad host or port
+        with contextlib.suppress(ValueError):  # for a bad host or port, or a name that no host can have
             url = urlsplit(text)
+            (url.hostname or "").encode("idna")
             database = url.path.removeprefix("/") or "0"
             port = url.port or _PORT
             plain = url.scheme == "redis" and not url.query and not url.fragment
@@ -149,7 +150,8 @@ class RedisConnection:
         e = self._redis
         if isinstance(error, e.AuthenticationError | e.exceptions.AuthorizationError):
             return False
-        return isinstance(error, e.ConnectionError | e.TimeoutError | e.ReadOnlyError) or _is_out_of_memory(error)
+        read_only = isinstance(error, e.ReadOnlyError) or "-READONLY" in str(error)  # of a script, before Redis 7
+        return read_only or isinstance(error, e.ConnectionError | e.TimeoutError) or _is_out_of_memory(error)
 
     def _translate(self, error: "redis.RedisError") -> HeadraceError:
         """The error as a HeadraceError. Checks classes in the order of redis-py's inheritance."""
@@ -161,12 +163,18 @@ class RedisConnection:
             return ConfigError(f"what answers at {self.address} is not a Redis: {said}")
         if "DB index" in said or "Invalid Database" in said:
             return ConfigError(f"{self.address} has no database {self.address.database}: {said}")
-        if said.startswith("WRONGTYPE"):
-            return ClosedError(f"the run at {self.address} is closed")
+        if said.startswith(("TAKEN", "WRONGTYPE")):
+            return self._ended(said)
         if isinstance(error, e.ConnectionError | e.TimeoutError) and not isinstance(error, e.BusyLoadingError):
             return ClosedError(f"no Redis at {self.address}: {said}")
         hint = "; a larger maxmemory is required, or fewer actors" if _is_out_of_memory(error) else ""
         return StorageError(f"{self.address} refuses: {said}{hint}")
+
+    def _ended(self, said: str) -> HeadraceError:
+        """What the scripts say of a run that this end does not have any more, and a list of a run that is closed."""
+        if said.startswith("TAKEN"):
+            return ServerError(f"the run at {self.address} was taken by another learner during an outage")
+        return ClosedError(f"the run at {self.address} is closed")
 
 
 def _is_out_of_memory(error: Exception) -> bool:
