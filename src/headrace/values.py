@@ -3,12 +3,14 @@
 import contextlib
 import math
 import re
+from fractions import Fraction
 
 __all__ = ["parse_count", "parse_duration", "parse_number", "parse_size"]
 
 _MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZES = 2**63
 
 
 def parse_count(text: str) -> int:
@@ -18,9 +20,9 @@ def parse_count(text: str) -> int:
         digits, unit = match.groups()
         if re.fullmatch(r"[+-]?[0-9_]+", digits):
             return int(digits.rstrip("_").replace("_", "")) * _MULTIPLES[unit]
-        value = float(digits.replace("_", "")) * _MULTIPLES[unit]
-        if value.is_integer():
-            return int(value)
+        value = Fraction(digits.replace("_", "")) * _MULTIPLES[unit]  # 4.1 million in floats is no whole number
+        if value.denominator == 1:
+            return value.numerator
     raise ValueError(f"{text} is not a count; write a whole number such as 200000, 200k or 1e6")
 
 
@@ -49,7 +51,7 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)", text.strip().lower())
     if match is None or (match[3] and not match[2]):
         raise ValueError(f"{text} is not a size; write bytes or a unit: 512M, 8G or 1.5GiB")
-    size = float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]]
-    if not math.isfinite(size):
-        raise ValueError(f"{text:.20}... is not a size; it must be finite")
+    size = Fraction(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]]
+    if size >= _SIZES:
+        raise ValueError(f"{text:.20} is not a size; less than 8 EiB is required")
     return int(size)
