@@ -131,6 +131,19 @@ def test_a_batch_is_packed_as_its_rows_are(final: bool) -> None:
     assert row_of(observation, 1)["inner"][0] == samples[1]["inner"][0]
 
 
+def test_a_value_of_a_batch_outside_its_space_is_named() -> None:
+    packer = Packer(spaces.Dict(kind=spaces.Discrete(3), bits=spaces.MultiBinary(2)), None, 0)
+    batch, ends = np.empty((2, packer.record_bytes), np.uint8), np.zeros(2, np.bool_)
+    good = {"kind": np.array([0, 2]), "bits": np.ones((2, 2), np.int8)}
+    packer.pack_batch(good, {}, batch, ends)
+    for wrong, said in (
+        ({"kind": np.array([0, 3])}, r"\[1\] is 3; 0 to 2 is required"),
+        ({"bits": np.array([[1, 1], [0, 5]], np.int8)}, r"\[1, 1\] is 5; 0 to 1 is required"),
+    ):
+        with pytest.raises(EnvironmentFault, match=said):
+            packer.pack_batch(good | wrong, {}, batch, ends)
+
+
 @pytest.mark.parametrize("info", [{}, {"action_mask": [0, 0, 0]}])
 def test_after_the_last_step_any_mask_will_do(info: dict[str, Any]) -> None:
     packer = Packer(spaces.Discrete(4), np.ones(3), 3)

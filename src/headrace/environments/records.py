@@ -244,6 +244,5 @@ def _require_range(label: str, array: Array, low: Array, high: Array | None) -> 
         where = np.argwhere(outside)[0].tolist()
         place = tuple(where)
         assert high is not None
-        raise EnvironmentFault(
-            f"{label}{where or ''} is {array[place]}; {low[place]} to {high[place]} is required by its space"
-        )
+        least, most = (np.broadcast_to(bound, array.shape)[place] for bound in (low, high))  # array may be a batch
+        raise EnvironmentFault(f"{label}{where or ''} is {array[place]}; {least} to {most} is required by its space")

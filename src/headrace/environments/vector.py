@@ -202,9 +202,10 @@ class VectorEnvironments(EnvironmentBatch):
             try:
                 self._packer.pack_batch(observation, info, out, final)
             except EnvironmentFault:  # find the environment, to name it
-                for index in range(len(self)):
-                    mask = _mask_of(info, index)
-                    self._store_row(out, index, row_of(observation, index), mask, final=bool(final[index]))
+                with contextlib.suppress(IndexError):  # a part does not have a row for each environment
+                    for index in range(len(self)):
+                        mask = _mask_of(info, index)
+                        self._store_row(out, index, row_of(observation, index), mask, final=bool(final[index]))
                 raise
             return out
         out[:] = self._checked(self._array("observation", observation), out.shape)
