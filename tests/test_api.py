@@ -1,5 +1,6 @@
 """Training from Python: which settings a run gets."""
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -142,6 +143,22 @@ def test_an_environment_of_the_script_is_refused_before_the_run(tmp_path: Path, 
     finally:
         del gymnasium.registry["Mine-v0"]
     assert not (tmp_path / "run").exists()
+
+
+def test_an_environment_that_only_this_process_has_registered_is_refused_before_the_run(
+    runs: list[RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "arms.py").write_text("import gymnasium\ngymnasium.register('Arm-v0', 'arms.reach:Arm')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("arms")
+    try:
+        for name in ("Arm-v0", "Arm"):
+            with pytest.raises(ConfigError, match=f'has registered in this process alone: "arms:{name}" is required'):
+                api.train(name, run_dir=tmp_path / "run")
+        api.train("arms:Arm-v0", run_dir=tmp_path / "run", quiet=True)
+    finally:
+        del gymnasium.registry["Arm-v0"]
+    assert [run.environment for run in runs] == ["arms:Arm-v0"]
 
 
 def test_a_network_of_the_script_is_refused_before_the_run(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import difflib
 import functools
 import os
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -165,8 +166,13 @@ def _path(name: str, value: object) -> Path:
 
 
 def _require_importable(environment: str) -> None:
-    """Raises ConfigError for an environment whose entry point is in the running script: other processes lack it."""
+    """Raises ConfigError for an environment that the run's other processes lack.
+
+    Its entry point is in the running script, or it was registered by a module that only this process has imported.
+    """
     import gymnasium
+
+    from headrace.environments.suites import find_suite
 
     found = newest(environment, gymnasium.registry)
     entry: Any = environment if found is None else gymnasium.registry[found].entry_point
@@ -175,6 +181,18 @@ def _require_importable(environment: str) -> None:
     module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
     required = '"module:factory" or "module:ID" is required, of a module that creates or registers it'
     _require_outside_script("environment", environment, module, required)
+    package = module.partition(".")[0]
+    if found is not None and find_suite(environment) is None and package not in _packages_with_environments():
+        raise ConfigError(
+            f"environment is {environment}, which {package} has registered in this process alone: "
+            f'"{package}:{environment}" is required, or with another module that registers it'
+        )
+
+
+def _packages_with_environments() -> set[str]:
+    """The packages whose environments are known wherever Gymnasium is imported: its own, ours, and its plugins."""
+    plugins = entry_points(group="gymnasium.envs")
+    return {"gymnasium", "headrace", *(entry.module.partition(".")[0] for entry in plugins)}
 
 
 def _require_outside_script(field: str, value: str, module: str, required: str) -> None:
