@@ -53,6 +53,13 @@ class Random(Walk):
     def observe(self):
         return np.frombuffer(os.urandom(2), np.uint8).astype(np.float32) / 255
 
+class RandomBuffer(Random):
+    """Each observation is written over the last one; the last step is followed by a reset."""
+    buffer = np.empty(2, np.float32)
+    def observe(self):
+        self.buffer[:] = super().observe()
+        return self.buffer
+
 class Shape(Walk):
     def observe(self):
         return np.zeros(3, np.float32)
@@ -219,6 +226,7 @@ def test_an_environment_without_faults(own: None) -> None:
         ("Large", "rewards", "warning", "0 to 1e+04"),
         ("Zero", "rewards", "warning", "all 0"),
         ("Random", "determinism", "warning", "step 0: observation differs"),
+        ("RandomBuffer", "determinism", "warning", "step 0: observation differs"),
         ("Shape", "observations", "error", "observation has shape [3]; its space declares [2]"),
         ("Shape", "gymnasium", "error", ""),
         (

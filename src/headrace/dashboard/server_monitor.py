@@ -143,6 +143,7 @@ def _parts(before: Statistics | None, after: Statistics) -> Record:
     """What the page shows of a snapshot; rates are those since the one before."""
     tables, shards = table_flows(before, after), shard_flows(before, after)
     mailboxes, peers = mailbox_flows(before, after), connections(before, after)
+    runs = _runs(after)
     totals = {
         "uptime_seconds": after["uptime_seconds"],
         "memory_bytes": after["memory_bytes"],
@@ -156,6 +157,7 @@ def _parts(before: Statistics | None, after: Statistics) -> Record:
         "sent_bytes": sum(each.sent_bytes for each in peers) if before else 0.0,
         "connections": len(peers),
         "blocked": sum(each.blocked for each in peers),
+        "runs": len(runs),
         "tables": len(tables),
         "parameters": len(after["parameters"]),
         "shards": len(shards),
@@ -164,7 +166,7 @@ def _parts(before: Statistics | None, after: Statistics) -> Record:
     }
     return {
         "totals": totals,
-        "runs": _runs(after)[:_MOST_LISTED],
+        "runs": runs[:_MOST_LISTED],
         "tables": [each._asdict() for each in sorted(tables, key=lambda flow: -flow.inserts - flow.samples)][
             :_MOST_LISTED
         ],

@@ -90,7 +90,7 @@ def calibrate(environment: str, algorithm: Algorithm, seconds: float) -> dict[st
             else fit([each[name] for each in measured], _ROWS, 1.0 if name == _VARYING else _HIGHEST)
         )
         for name in WORK
-        if all(each[name] for each in measured)
+        if (measured[-1][name] if name in _LEARNING else all(each[name] for each in measured))
     }
     if not measured[-1]["train"]:
         raise ConfigError(f"seconds is {seconds:g}; more is required: the worker made no update in its share of them")

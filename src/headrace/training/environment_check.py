@@ -1,5 +1,6 @@
 """Steps an environment with random actions and reports what is wrong, slow or unsupported."""
 
+import copy
 import re
 import subprocess
 import sys
@@ -293,12 +294,12 @@ def _record(environment_id: str, steps: int, clock: PhaseClock) -> list[dict[str
         environment.action_space.seed(_SEED)
         clock.beat()
         observation, info = environment.reset(seed=_SEED)
-        records = [{"observation": observation}]
+        records = [{"observation": copy.deepcopy(observation)}]  # which may be one buffer, written at each step
         for _ in range(steps):
             clock.beat()
             observation, reward, terminated, truncated, info = environment.step(_sample(environment, observation, info))
             ends = {"terminated": terminated, "truncated": truncated}
-            records.append({"observation": observation, "reward": read_reward(reward), **ends})
+            records.append({"observation": copy.deepcopy(observation), "reward": read_reward(reward), **ends})
             if terminated or truncated:
                 clock.beat()
                 observation, info = environment.reset()

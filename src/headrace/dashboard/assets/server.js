@@ -93,7 +93,7 @@ function list(id, total, heads, rows) {
 function showLists(totals) {
   const { runs, tables, shards, parameters, mailboxes, connections, claims } = state;
   const right = (...names) => names.map((name) => [name, "number"]);
-  list("runs", runs.length, [["run", ""], ["learner", ""], ...right("actors", "workers", "transitions", "bytes")],
+  list("runs", totals.runs, [["run", ""], ["learner", ""], ...right("actors", "workers", "transitions", "bytes")],
     runs.map((each) => [each.name, each.learner ? "yes" : "–", count(each.actors), count(each.workers), count(each.transitions), bytes(each.bytes)]));
   list("tables", totals.tables, [["table", ""], ...right("filled", "bytes", "inserts/s", "samples/s", "ratio"), ["state", ""]],
     tables.map((each) => [
