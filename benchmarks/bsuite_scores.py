@@ -111,10 +111,11 @@ def measure(algorithm: str, identities: Sequence[str]) -> bool:
     for identity in identities:
         if _complete(logs, identity):
             continue
+        commit = origin()["commit"]  # of now: one during the run is none of it
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", __spec__.name, "--run", algorithm, folder]
             subprocess.run(command, env=os.environ | {_ID: identity, _FOLDER: str(logs)}, check=False)
-        _commit_of(logs, identity).write_text(origin()["commit"])
+        _commit_of(logs, identity).write_text(commit)
         print(f"{algorithm}, {identity}: {'logged' if _complete(logs, identity) else 'FAILED'}", flush=True)
     return all(_complete(logs, identity) for identity in identities)
 

@@ -47,6 +47,8 @@ __all__ = [
 
 RESULTS = Path(__file__).parent / "results"
 _ROOT = Path(__file__).parent.parent
+_LOADED = Origin.here("", Path(__file__).parent)
+"""The sources that this program runs: a commit during its measurement is none of it."""
 
 
 class Row(NamedTuple):
@@ -177,9 +179,12 @@ def _busy_seconds() -> float:
 
 
 def origin() -> dict[str, Any]:
-    """The origin of a figure: command, commit, date, machine."""
-    command = " ".join([_program(), *map(shlex.quote, sys.argv[1:])])
-    return asdict(Origin.here(command, Path(__file__).parent))
+    """The origin of a figure that is measured from now on: command, commit, date, machine."""
+    return asdict(Origin.here(_command(), Path(__file__).parent))
+
+
+def _command() -> str:
+    return " ".join([_program(), *map(shlex.quote, sys.argv[1:])])
 
 
 def _program() -> str:
@@ -283,8 +288,8 @@ class Rows:
 
 
 def write_csv(name: str, records: Iterable[Mapping[str, Any]]) -> Path:
-    """Writes records, each with its origin, to results/<name>.csv; returns the path."""
-    source = origin()
+    """Writes records, each with the origin of this program, to results/<name>.csv; returns the path."""
+    source = asdict(_LOADED) | {"command": _command()}
     make_folder(RESULTS)
     path = RESULTS / f"{name}.csv"
     write_rows(path, [{**record, **source} for record in records])

@@ -177,9 +177,10 @@ class _Run:
             time.sleep(_POLL_SECONDS)
         return time.monotonic() - begin
 
-    def reached(self, score: float) -> bool:
-        """Whether an evaluation has this mean return."""
-        return any(each["mean_return"] >= score for each in self.records("evaluation"))
+    def seconds_to(self, score: float, after: int) -> float | None:
+        """When an evaluation had this mean return first, without the `after` first ones; None if none had yet."""
+        reached = (each["seconds"] for each in self.records("evaluation")[after:] if each["mean_return"] >= score)
+        return next(reached, None)
 
     def placed(self) -> dict[str, str]:
         """The last place of each actor or worker."""
@@ -212,10 +213,10 @@ def _measure(arguments: argparse.Namespace, topology: str, event: str, seed: int
             places = len(set(run.placed().values()))
             run.wait_for(lambda: run.records("evaluation"), limit)
             back = _disturb(cluster, run, event)
-            run.wait_for(lambda: run.reached(arguments.score), limit)
-            score_seconds = next(
-                each["seconds"] for each in run.records("evaluation") if each["mean_return"] >= arguments.score
-            )
+            before = len(run.records("evaluation"))
+            run.wait_for(lambda: run.seconds_to(arguments.score, before) is not None, limit)
+            score_seconds = run.seconds_to(arguments.score, before)
+            assert score_seconds is not None
             summary = run.finish(limit)
             deaths = sum("its node was lost" not in each["reason"] for each in summary["exits"])
             return {

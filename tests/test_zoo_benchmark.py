@@ -300,9 +300,11 @@ def test_the_policy_with_the_median_score_is_kept(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(runs, "_POLICIES", tmp_path)
     task = Task("CartPole-v1", "dqn", 1.0, 1.0, ("apex", "serial"))
     rows = [row("serial", seed, score) for seed, score in enumerate([9.0, 7.0, 8.0, 6.0])]
-    rows += [row("serial", 4, 0.5, holds=False), row("serial", 5, 7.5), row("apex", 0, 7.0)]
-    for seed in range(5):  # the file of seed 5 is missing
+    rows += [row("serial", 4, 0.5, holds=False), row("apex", 0, 7.0)]
+    for seed in (0, 2, 4):
         runs.policy_path("serial", "CartPole-v1", seed, ".onnx").touch()
+    assert keep._median(rows, task) is None  # its own file is missing: no other run of the system is the median
+    runs.policy_path("serial", "CartPole-v1", 1, ".onnx").touch()
     chosen = keep._median(rows, task)
     assert chosen is not None
     assert (chosen["system"], chosen["seed"]) == ("serial", "1")  # of 6, 7, 8 and 9 the lower one in the middle

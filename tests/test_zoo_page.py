@@ -112,6 +112,9 @@ def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch)
     assert "| `serial` 1 of 4 (12) | `serial` 1 of 4 |\n" in page.page_text(rows, plot=False)
     rows[3] |= {"ended": "limit", "steps_to_score": "", "environment_steps": "50"}
     assert "| CartPole-v1 | `serial` | 2 | 4 | 31 | 3 | ≥ 2.5 [1, 50] |" in page.page_text(rows, plot=False)
+    ended = {"ended": "killed", "steps_to_score": "", "environment_steps": "", "seconds_to_score": "", "holds": "False"}
+    killed = rows[0] | ended | {"fresh_mean": "", "most_steps": "9000000"}
+    assert "| `serial` 2 of 4 (none, 12) | `serial` 1 of 4 |\n" in page.page_text([killed, *rows[1:]], plot=False)
     rows.append(run_of("simulated-8", "CartPole-v1", 0, "500", "9") | more | {"seconds_to_score": "1.5"})
     assert "| CartPole-v1 | ≥ 4, 4 runs |  |  | 1.5, 1 run |  |" in page.page_text(rows, plot=False)
     other_day = rows[0] | {"seed": "4", "date": "2026-01-03", "seconds_to_score": "100"}

@@ -81,18 +81,19 @@ def measure(plan: Plan, cases: Sequence[Case], path: Path, run: Run) -> bool:
     return succeeded
 
 
-def _measure_one(plan: Plan, case: Case, run: Run) -> tuple[Mapping[str, Any] | None, float]:
-    """The run's columns and the seconds that its process took."""
+def _measure_one(plan: Plan, case: Case, run: Run) -> tuple[Mapping[str, Any] | None, Mapping[str, Any]]:
+    """The run's columns; the seconds that its process took, and its origin."""
     print(f"validation: {case.mode} {case.setup.name}, seed {case.seed}", flush=True)
-    begin = monotonic()
-    return run(plan, case), monotonic() - begin
+    source, begin = origin(), monotonic()  # of now: a commit during the run is none of it
+    outcome = run(plan, case)
+    return outcome, {"process_seconds": monotonic() - begin, **source}
 
 
-def _keep(path: Path, plan: Plan, case: Case, outcome: Mapping[str, Any] | None, process_seconds: float) -> bool:
+def _keep(path: Path, plan: Plan, case: Case, outcome: Mapping[str, Any] | None, source: Mapping[str, Any]) -> bool:
     """Adds a run's row; returns whether it succeeded."""
     if outcome is None:
         return False
-    row = {**plan.columns, **case.columns, **outcome, "process_seconds": process_seconds, **origin()}
+    row = {**plan.columns, **case.columns, **outcome, **source}
     write_rows(path, [*read_csv(path), row])
     seconds, steps = outcome["seconds_to_score"], outcome["steps_to_score"]
     reached = "score not reached" if steps is None else f"{seconds:.1f} s, {steps:,} steps"

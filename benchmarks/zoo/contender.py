@@ -16,9 +16,10 @@ from benchmarks.outcome import CONFIRMATION_EPISODES, FRESH_SEED, PERIODIC_EPISO
 from benchmarks.validation.runs import calibrate_once
 from benchmarks.zoo.runs import FOLDER
 from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, TIMED, Task
-from headrace.errors import DivergenceError
+from headrace.errors import ConfigError, DivergenceError
 from headrace.launch.config import LauncherConfig, Processes
 from headrace.launch.simulated import Simulated
+from headrace.machine import available_cores
 from headrace.settings import preset
 from headrace.studies.results import make_folder
 from headrace.training import export
@@ -36,6 +37,8 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
         name, options = "hogwild", {"workers": SIMULATED[system]}
         costs = FOLDER / "costs" / f"{task.name.replace('/', '-')}.json"
         make_folder(costs.parent)
+        if not costs.exists() and available_cores() < 2:
+            raise ConfigError(f"{costs} is to be measured on one core, where none slows another: 2 are required")
         link = calibrate_once(task.environment, known.algorithm, costs)
         launcher = Simulated(SIMULATED[system], link, costs)
     elif system.endswith("-int8"):

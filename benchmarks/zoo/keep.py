@@ -36,9 +36,12 @@ def _median(rows: list[dict[str, str]], task: Task) -> dict[str, str] | None:
     """The run with the median score, the lower one of two; serial if measured, since the same seed repeats it."""
     for system in ("serial", *task.systems, "frugal"):
         runs = [row for row in rows if row["task"] == task.name and row["system"] == system and row["holds"] == "True"]
-        runs = [row for row in runs if _file(row, ".onnx").exists()]
-        if runs:
-            return sorted(runs, key=lambda row: float(row["fresh_mean"]))[(len(runs) - 1) // 2]
+        if not any(_file(row, ".onnx").exists() for row in runs):
+            continue
+        median = sorted(runs, key=lambda row: float(row["fresh_mean"]))[(len(runs) - 1) // 2]
+        if _file(median, ".onnx").exists():
+            return median
+        print(f"zoo: {task.name}: the policy of {system}, seed {median['seed']}, with the median score is not here")
     return None
 
 
