@@ -76,10 +76,10 @@ class HalfLayers(FullLayers):
 class IntegerLayers(FullLayers):
     """Wide dense layers in int8, all others in float32 (convolutions are three times as fast in fp32).
 
-    The input of an int8 layer is never negative: it follows a ReLU or is an image. Every row has its own scale,
-    max / 127, so the result for a row does not depend on the other rows. Sums of products are exact in int32. There are
-    127 levels, not 255, because processors without VNNI add two products in 16 bits with saturation, and
-    2 * 127 * 127 < 2^15: results are the same on every machine.
+    The input of an int8 layer is never negative: it follows a ReLU, is an image or has only categories. Every row has
+    its own scale, max / 127, so the result for a row does not depend on the other rows. Sums of products are exact in
+    int32. There are 127 levels, not 255, because processors without VNNI add two products in 16 bits with saturation,
+    and 2 * 127 * 127 < 2^15: results are the same on every machine.
     """
 
     def encode(self, name: str, value: Array) -> Mapping[str, Array]:

@@ -40,7 +40,7 @@ class A3C(OnPolicy):
     entropy_bonus: float = 0.01
     """Weight of the policy's entropy, which prevents premature convergence (beta)."""
     value_weight: float = 0.5
-    """Weight of the value's squared error in the loss."""
+    """Weight of half the value's squared error in the loss."""
     max_gradient_norm: float = 0.5
     """Gradients are scaled down to at most this norm; 0 is off."""
     trunk: Literal["shared", "separate"] = "shared"
