@@ -68,6 +68,7 @@ def test_invalid_durations(text):
         ("0", 0),
         ("1024", 1_024),
         ("512M", 512_000_000),
+        ("4.1M", 4_100_000),
         ("512MB", 512_000_000),
         ("8G", 8_000_000_000),
         ("1.5GiB", 1_610_612_736),
@@ -81,10 +82,9 @@ def test_sizes(text, size):
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["9" * 320, "8388608TiB"])
-def test_a_size_beyond_all_memory(text):
-    with pytest.raises(ValueError, match="is not a size; less than 8 EiB is required"):
-        parse_size(text)
+def test_a_size_beyond_all_numbers():
+    with pytest.raises(ValueError, match="is not a size; it must be finite"):
+        parse_size("9" * 320)
 
 
 @pytest.mark.parametrize("text", ["", "G", "-1G", "8X", "8GG", "1e9", "5i", "5iB", "nan", "8 G B"])

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import re
+import sys
 from fractions import Fraction
 
 __all__ = ["parse_count", "parse_duration", "parse_number", "parse_size"]
@@ -10,7 +11,6 @@ __all__ = ["parse_count", "parse_duration", "parse_number", "parse_size"]
 _MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_SIZES = 2**63
 
 
 def parse_count(text: str) -> int:
@@ -52,6 +52,6 @@ def parse_size(text: str) -> int:
     if match is None or (match[3] and not match[2]):
         raise ValueError(f"{text} is not a size; write bytes or a unit: 512M, 8G or 1.5GiB")
     size = Fraction(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]]
-    if size >= _SIZES:
-        raise ValueError(f"{text:.20} is not a size; less than 8 EiB is required")
+    if size > sys.float_info.max:
+        raise ValueError(f"{text:.20}... is not a size; it must be finite")
     return int(size)
