@@ -389,19 +389,19 @@ def test_a_claim_that_was_lost_ends_its_owner(ends: Ends, redis_server: Any, mon
 def test_a_learner_that_lost_its_run_changes_nothing_of_the_next_one(
     ends: Ends, redis_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its first calls after an outage come before the next renewal of its claim."""
+    """Its first calls after an outage come before the next renewal of its claim. The next one continues its queue."""
     monkeypatch.setattr(module, "_RENEWAL_SECONDS", 1e6)
     server, client = ends.server(), redis_server.client()
-    server.add_table("replay", SIGNATURE, fresh=True, capacity=100)
+    table = server.add_table("replay", SIGNATURE, fresh=True, capacity=100)
+    assert table.batches_ahead(1, 0.4, 1).next(0.0) is None  # the puller has begun
     assert server.publish("policy", b"first") == 1
     client.set("headrace:run:claim:learner", "2")
     client.set("headrace:run:mark", "of the next one")
-    client.set("headrace:run:queue:replay", "next")
-    client.rpush("headrace:run:experience:replay:next", b"a chunk")
+    ends.role().insert("replay", chunk())
     client.rpush("headrace:run:mailbox:reports", b"a message for the next one")
     kept = {key: client.dump(key) for key in client.scan_iter()}
     calls = (lambda: server.publish("policy", b"late"), lambda: server.drain("reports"), server.restarted)
-    for call in calls:
+    for call in (*calls, lambda: table.batches_ahead(1, 0.4, 1).next(10.0)):
         with pytest.raises(ServerError, match=r"^the run at redis://.* was taken by another learner during an outage$"):
             call()
     server.close()

@@ -79,6 +79,16 @@ local before = redis.call('GET', KEYS[1])
 local set = redis.pcall('SET', KEYS[1], ARGV[1])
 return {{before, set.ok and 1 or 0}}
 """
+# Ends a list: pushing to a string is an error. It expires, and so does the name of the queue, if that is this list's.
+# In this order, since the first command frees memory for the second.
+_END = f"""{_OWNED}
+redis.call('DEL', KEYS[1])
+redis.call('SET', KEYS[1], 'closed', 'EX', ARGV[2])
+if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('EXPIRE', KEYS[2], ARGV[2]) end
+"""
+_TRIM = f"""{_OWNED}
+redis.call('LTRIM', KEYS[1], ARGV[1], -1)
+"""
 _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
 
@@ -263,7 +273,8 @@ class RedisServer(_Run, RunServer):
         earlier = self._queue(name)
         fresh = fresh or self._connection.call(lambda client: client.type(self._list(name, earlier))) == b"string"
         self._queues[name] = secrets.token_hex(8).encode() if fresh else earlier
-        queue = _Queue(self._connection, self._list(name, self._queues[name]), _PULL_CHUNKS)
+        claim = self._key("claim", LEARNER), self._owner
+        queue = _Queue(self._connection, self._list(name, self._queues[name]), _PULL_CHUNKS, *claim)
         table = PulledTable(signature, queue.read, lambda: self._end(name, self._queues[name]), **options)
         if not self._tables:
             self._drop(but=("claim", "mark") if fresh else ("claim", "mark", "experience", "queue"), patient=True)
@@ -325,13 +336,12 @@ class RedisServer(_Run, RunServer):
         Published blobs remain for a minute, so that roles that poll rarely can read the last ones. All of it remains if
         another learner has the run.
         """
+        for table in self._tables:
+            table.close()
         try:
-            if self._take(LEARNER, self._owner, patient=False) != self._owner:
-                self._connection.close()
-            for table in self._tables:
-                table.close()
-            self._drop(but=("claim", "experience", "parameters", "queue"), patient=False)
-            self._connection.call(self._let_expire, patient=False)
+            if self._take(LEARNER, self._owner, patient=False) == self._owner:
+                self._drop(but=("claim", "experience", "parameters", "queue"), patient=False)
+                self._connection.call(self._let_expire, patient=False)
         except HeadraceError:
             self._connection.close()  # Redis is gone: there is nothing to remove
         super().close()
@@ -361,19 +371,12 @@ class RedisServer(_Run, RunServer):
             self._end(table, earlier)
 
     def _end(self, table: str, queue: bytes) -> None:
-        """Ends a queue: pushing to a string is an error. The string expires after a day, and so does the name."""
-        key, name = self._list(table, queue), self._key("queue", table)
-
-        def replace(client: Any) -> None:
-            both = client.pipeline(transaction=False)  # in this order: the first command frees memory for the second
-            both.delete(key)
-            both.set(key, "closed", ex=_CLOSED_SECONDS)
-            if queue == self._queues[table]:
-                both.expire(name, _CLOSED_SECONDS)
-            both.execute()
-
+        """Ends a queue, for a day."""
+        keys = self._list(table, queue), self._key("queue", table), self._key("claim", LEARNER)
         with contextlib.suppress(HeadraceError):  # if Redis is gone, actors notice that too
-            self._connection.call(replace, patient=False)
+            self._connection.call(
+                lambda client: client.eval(_END, len(keys), *keys, queue, _CLOSED_SECONDS, self._owner), patient=False
+            )
 
     def _drop(self, *, but: tuple[str, ...], patient: bool) -> None:
         """Removes the run's keys except those of these kinds."""
@@ -406,13 +409,15 @@ class RedisServer(_Run, RunServer):
 class _Queue:
     """A list with a single reader. Items are removed with the next read, so that a lost answer loses nothing.
 
-    No other reader may remove items.
+    No other reader may remove items. Nothing is read once `claim` has another owner.
     """
 
-    def __init__(self, connection: RedisConnection, key: str, most: int) -> None:
+    def __init__(self, connection: RedisConnection, key: str, most: int, claim: str, owner: bytes) -> None:
         self._connection = connection
         self._key = key
         self._most = most
+        self._claim = claim
+        self._owner = owner
         self._seen = 0
 
     def read(self) -> list[bytes]:
@@ -421,7 +426,7 @@ class _Queue:
         def advance(client: Any) -> list[bytes]:
             seen, self._seen = self._seen, 0  # a repeated call must not remove unread items
             both = client.pipeline(transaction=False)  # no MULTI: Redis refuses it without free memory
-            both.ltrim(self._key, seen, -1)
+            both.eval(_TRIM, 2, self._key, self._claim, seen, self._owner)
             both.lrange(self._key, 0, self._most - 1)
             found: list[bytes] = both.execute()[1]
             return found

@@ -163,7 +163,7 @@ class RedisConnection:
             return ConfigError(f"what answers at {self.address} is not a Redis: {said}")
         if "DB index" in said or "Invalid Database" in said:
             return ConfigError(f"{self.address} has no database {self.address.database}: {said}")
-        if said.startswith(("TAKEN", "WRONGTYPE")):
+        if said.startswith("TAKEN") or "WRONGTYPE" in said:  # before Redis 7 a script's error begins with its place
             return self._ended(said)
         if isinstance(error, e.ConnectionError | e.TimeoutError) and not isinstance(error, e.BusyLoadingError):
             return ClosedError(f"no Redis at {self.address}: {said}")
