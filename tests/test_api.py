@@ -153,7 +153,7 @@ def test_an_environment_that_only_this_process_has_registered_is_refused_before_
     importlib.import_module("arms")
     try:
         for name in ("Arm-v0", "Arm"):
-            with pytest.raises(ConfigError, match=f'has registered in this process alone: "arms:{name}" is required'):
+            with pytest.raises(ConfigError, match=f'registered in this process alone: "arms.reach:{name}" is required'):
                 api.train(name, run_dir=tmp_path / "run")
         api.train("arms:Arm-v0", run_dir=tmp_path / "run", quiet=True)
     finally:

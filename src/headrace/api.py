@@ -166,9 +166,9 @@ def _path(name: str, value: object) -> Path:
 
 
 def _require_importable(environment: str) -> None:
-    """Raises ConfigError for an environment that the run's other processes lack.
+    """Raises ConfigError for an environment that the run's other processes, and later commands, lack.
 
-    Its entry point is in the running script, or it was registered by a module that only this process has imported.
+    Its entry point is in the running script, or in a package that only this process has imported.
     """
     import gymnasium
 
@@ -181,11 +181,11 @@ def _require_importable(environment: str) -> None:
     module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
     required = '"module:factory" or "module:ID" is required, of a module that creates or registers it'
     _require_outside_script("environment", environment, module, required)
-    package = module.partition(".")[0]
-    if found is not None and find_suite(environment) is None and package not in _packages_with_environments():
+    registered = found is not None and module != "" and find_suite(environment) is None
+    if registered and module.partition(".")[0] not in _packages_with_environments():
         raise ConfigError(
-            f"environment is {environment}, which {package} has registered in this process alone: "
-            f'"{package}:{environment}" is required, or with another module that registers it'
+            f"environment is {environment}, which is registered in this process alone: "
+            f'"{module}:{environment}" is required, or with another module that registers it'
         )
 
 

@@ -48,7 +48,7 @@ def parse_duration(text: str) -> float:
 
 def parse_size(text: str) -> int:
     """Bytes: "512M" and "512MB" -> 512000000, "1.5GiB" -> 1610612736. Raises ValueError."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)", text.strip().lower())
+    match = re.fullmatch(r"([0-9]{1,999}(?:\.[0-9]{1,999})?)\s*(?:([kmgt]?)(i?)b?)", text.strip().lower())
     if match is None or (match[3] and not match[2]):
         raise ValueError(f"{text} is not a size; write bytes or a unit: 512M, 8G or 1.5GiB")
     size = Fraction(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]]

@@ -188,6 +188,29 @@ def test_results_are_checked(results: dict[str, Any], problem: str) -> None:
         batch.step(np.zeros((2, 1), np.float32))
 
 
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ([0, 3], r"index 5, episode 0, step 1: .*kind.* is 3; 0 to 2 is required"),
+        (3, r"observation\['kind'\] "),
+        ([0], r"observation\['kind'\] "),
+    ],
+)
+def test_a_part_of_an_observation_is_checked(kind: Any, problem: str) -> None:
+    class Parts(Scripted):
+        def __init__(self) -> None:
+            super().__init__(observation={"kind": kind})
+            self.single_observation_space = spaces.Dict(kind=spaces.Discrete(3))
+
+        def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+            return {"kind": np.zeros(2, np.int64)}, {}
+
+    batch = VectorEnvironments("parts", 2, lambda seed: Parts(), seed=0, first_index=4)
+    batch.start()
+    with pytest.raises(EnvironmentFault, match=problem):
+        batch.step(np.zeros((2, 1), np.float32))
+
+
 def test_termination_takes_precedence_over_truncation() -> None:
     ends, cuts = np.array([True, False]), np.array([True, True])
     batch = VectorEnvironments("scripted", 2, lambda seed: Scripted(terminated=ends, truncated=cuts), seed=0)

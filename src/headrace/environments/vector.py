@@ -202,7 +202,7 @@ class VectorEnvironments(EnvironmentBatch):
             try:
                 self._packer.pack_batch(observation, info, out, final)
             except EnvironmentFault:  # find the environment, to name it
-                with contextlib.suppress(IndexError):  # a part does not have a row for each environment
+                with contextlib.suppress(IndexError, TypeError):  # a part that has no row for each environment
                     for index in range(len(self)):
                         mask = _mask_of(info, index)
                         self._store_row(out, index, row_of(observation, index), mask, final=bool(final[index]))

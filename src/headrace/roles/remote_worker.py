@@ -156,7 +156,6 @@ class WorkerRole(ActingRole):
             ends.callback(gate.confirm_end)
             ends.push(reporter)  # first: the run counts the reports that it has when all have confirmed
             clock.restart("other")  # construction does not count as work
-            worker.learner.clock.restart(worker.learner.clock.phase)
             while True:
                 begin = monotonic()
                 held = gate.wait()
