@@ -213,7 +213,7 @@ def _measure(arguments: argparse.Namespace, topology: str, event: str, seed: int
             places = len(set(run.placed().values()))
             run.wait_for(lambda: run.records("evaluation"), limit)
             back = _disturb(cluster, run, event)
-            before = len(run.records("evaluation"))
+            before = len(run.records("evaluation")) if event != "none" else 0
             run.wait_for(lambda: run.seconds_to(arguments.score, before) is not None, limit)
             score_seconds = run.seconds_to(arguments.score, before)
             assert score_seconds is not None

@@ -38,7 +38,7 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
         costs = FOLDER / "costs" / f"{task.name.replace('/', '-')}.json"
         make_folder(costs.parent)
         if not costs.exists() and available_cores() < 2:
-            raise ConfigError(f"{costs} is to be measured on one core, where none slows another: 2 are required")
+            raise ConfigError(f"{costs} would be measured on one core, where none slows another: 2 are required")
         link = calibrate_once(task.environment, known.algorithm, costs)
         launcher = Simulated(SIMULATED[system], link, costs)
     elif system.endswith("-int8"):

@@ -27,7 +27,7 @@ def keep() -> int:
         elif task.name in kept:
             index[task.name] = asdict(kept[task.name])
         else:
-            print(f"zoo: {task.name} has no policy that reaches {task.required:g}")
+            print(f"zoo: {task.name} has no policy here that reaches {task.required:g}")
     (FOLDER / "index.json").write_text(json.dumps(index, indent=2) + "\n")
     return int(len(index) < len(TASKS))
 
@@ -42,6 +42,7 @@ def _median(rows: list[dict[str, str]], task: Task) -> dict[str, str] | None:
         if _file(median, ".onnx").exists():
             return median
         print(f"zoo: {task.name}: the policy of {system}, seed {median['seed']}, with the median score is not here")
+        return None
     return None
 
 

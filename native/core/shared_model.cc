@@ -303,7 +303,7 @@ void SharedModel::join(std::uint32_t index) {
       joining.steps.store(0, std::memory_order_relaxed);
     }
   }
-  joining.presence.store(Presence::kJoined, std::memory_order_relaxed);  // last, should its process end before
+  joining.presence.store(Presence::kJoined, std::memory_order_release);  // last, should its process end before
 }
 
 SharedModel::Applied SharedModel::apply(std::uint32_t index, std::span<const float> gradient,

@@ -1,11 +1,11 @@
 // Serves sessions over sockets with epoll; nothing blocks.
 //
 // One thread accepts connections and serves most of them; those that sample are handed to a second one, so that no
-// insert waits for a batch to be gathered. While a table is made or dropped for a connection, a shard made, or a huge
-// chunk inserted, one of four others has that connection, so that no other connection waits for a disk
-// (Session::place): the one with the fewest. Connections of shards are spread over as many threads as there are cores,
-// all of one shard on the same thread (Session::lane), so that connections of tables never wait for gradients to be
-// applied, and gradients of several shards are applied in parallel.
+// insert waits for a batch to be gathered. While a table is made or dropped for a connection, a shard made or loaded, a
+// name claimed, or a huge chunk inserted, one of four others has that connection, so that no other connection waits for
+// a disk (Session::place): the one with the fewest. Connections of shards are spread over as many threads as there are
+// cores, all of one shard on the same thread (Session::lane), so that connections of tables never wait for gradients to
+// be applied, and gradients of several shards are applied in parallel.
 //
 // The loop reads only what a session wants (Session::wants_input), so a peer that the limiter blocks, or that does not
 // receive its replies, sees a full socket. Sessions that are held are tried again, in the order in which they began to

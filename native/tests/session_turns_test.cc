@@ -122,6 +122,17 @@ TEST_CASE("creating or dropping a table moves the session to another thread and 
   CHECK(server.table_names().empty());
 }
 
+TEST_CASE("a claim, which a file may keep, moves the session too") {
+  Server server;
+  OpenSession session(server, yielding());
+  const auto terms = numbers(std::uint64_t{1}, std::uint64_t{2}, std::int64_t{1000});
+  CHECK(ask(session, frame(MessageType::kClaim, "learner", terms)).empty());
+  CHECK(session.place() == Place::kSlow);
+  session.resume(later(0));
+  CHECK(replies_in(take_output(session)).at(0).header.status == kOk);
+  CHECK(session.place() == Place::kQuick);
+}
+
 TEST_CASE("a peer that has not shown the token is not moved to another thread") {
   Server server;
   const Token token(as_bytes("sixteen or more bytes"));
