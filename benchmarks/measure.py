@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import functools
 import gc
 import importlib.util
 import math
@@ -47,8 +48,6 @@ __all__ = [
 
 RESULTS = Path(__file__).parent / "results"
 _ROOT = Path(__file__).parent.parent
-_LOADED = Origin.here("", Path(__file__).parent)
-"""The sources that this program runs: a commit during its measurement is none of it."""
 
 
 class Row(NamedTuple):
@@ -183,6 +182,12 @@ def origin() -> dict[str, Any]:
     return asdict(Origin.here(_command(), Path(__file__).parent))
 
 
+@functools.cache
+def _begun() -> dict[str, Any]:
+    """The origin of this program, which run() takes at its begin: a commit during the measurement is none of it."""
+    return origin()
+
+
 def _command() -> str:
     return " ".join([_program(), *map(shlex.quote, sys.argv[1:])])
 
@@ -202,6 +207,7 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
 
 def run(main: Callable[[], int]) -> NoReturn:
     """Ends the program with the status that main() returns: 2 if it raises an error, 130 if it is interrupted."""
+    _begun()
     try:
         status = main()
     except HeadraceError as error:
@@ -289,7 +295,7 @@ class Rows:
 
 def write_csv(name: str, records: Iterable[Mapping[str, Any]]) -> Path:
     """Writes records, each with the origin of this program, to results/<name>.csv; returns the path."""
-    source = asdict(_LOADED) | {"command": _command()}
+    source = _begun()
     make_folder(RESULTS)
     path = RESULTS / f"{name}.csv"
     write_rows(path, [{**record, **source} for record in records])

@@ -17,6 +17,7 @@ import secrets
 import struct
 import threading
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -105,10 +106,8 @@ class _Run:
 
     def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
         """Replaces a blob; see `ParameterStore`."""
-        keys = self._key("parameters", name), self._key("claim", LEARNER)
-        stored, number = self._connection.call(
-            lambda client: client.eval(_PUBLISH, len(keys), *keys, version, data, self._owner)
-        )
+        key = self._key("parameters", name)
+        stored, number = self._connection.call(lambda client: self._owned(client, _PUBLISH, [key], version, data))
         if not stored:
             raise ServerError(f"version of {name} is {version}; it must be above {int(number)}, the one stored")
         return int(number)
@@ -151,6 +150,11 @@ class _Run:
 
     def _key(self, *parts: str) -> str:
         return ":".join(("headrace", quote(self._endpoint.run, safe=""), *parts))  # no run's name is another's prefix
+
+    def _owned(self, client: Any, script: str, keys: Sequence[str], *arguments: Any) -> Any:
+        """Runs a script that begins with _OWNED."""
+        names = *keys, self._key("claim", LEARNER)
+        return client.eval(script, len(names), *names, *arguments, self._owner)
 
     def _queue(self, table: str) -> bytes:
         key = self._key("queue", table)
@@ -273,8 +277,7 @@ class RedisServer(_Run, RunServer):
         earlier = self._queue(name)
         fresh = fresh or self._connection.call(lambda client: client.type(self._list(name, earlier))) == b"string"
         self._queues[name] = secrets.token_hex(8).encode() if fresh else earlier
-        claim = self._key("claim", LEARNER), self._owner
-        queue = _Queue(self._connection, self._list(name, self._queues[name]), _PULL_CHUNKS, *claim)
+        queue = _Queue(self._connection, self._list(name, self._queues[name]), _PULL_CHUNKS, self._owned)
         table = PulledTable(signature, queue.read, lambda: self._end(name, self._queues[name]), **options)
         if not self._tables:
             self._drop(but=("claim", "mark") if fresh else ("claim", "mark", "experience", "queue"), patient=True)
@@ -300,12 +303,12 @@ class RedisServer(_Run, RunServer):
 
     def _take_messages(self, mailbox: str) -> list[bytes]:
         """Messages that have arrived, oldest first; repeats them if an answer was lost."""
-        keys = self._key("mailbox", mailbox), self._key("taken", mailbox), self._key("claim", LEARNER)
+        keys = self._key("mailbox", mailbox), self._key("taken", mailbox)
 
         def take(client: Any) -> list[bytes]:
             read = mailbox in self._read
             self._read.discard(mailbox)  # a repeated call must not delete unread messages
-            messages: list[bytes] = client.eval(_TAKE, len(keys), *keys, int(read), self._owner)
+            messages: list[bytes] = self._owned(client, _TAKE, keys, int(read))
             return messages
 
         messages = self._connection.call(take)
@@ -314,10 +317,8 @@ class RedisServer(_Run, RunServer):
 
     def restarted(self) -> bool:
         """Whether Redis lost published data: it was flushed, restarted, or replaced by an older copy."""
-        keys, mark = (self._key("mark"), self._key("claim", LEARNER)), secrets.token_hex(8).encode()
-        before, written = self._connection.call(
-            lambda client: client.eval(_EXCHANGE, len(keys), *keys, mark, self._owner)
-        )
+        key, mark = self._key("mark"), secrets.token_hex(8).encode()
+        before, written = self._connection.call(lambda client: self._owned(client, _EXCHANGE, [key], mark))
         lost = before not in (self._mark, mark)  # `mark` itself: written by an attempt whose answer was lost
         if lost:
             for name in self._queues:
@@ -372,11 +373,9 @@ class RedisServer(_Run, RunServer):
 
     def _end(self, table: str, queue: bytes) -> None:
         """Ends a queue, for a day."""
-        keys = self._list(table, queue), self._key("queue", table), self._key("claim", LEARNER)
+        keys = self._list(table, queue), self._key("queue", table)
         with contextlib.suppress(HeadraceError):  # if Redis is gone, actors notice that too
-            self._connection.call(
-                lambda client: client.eval(_END, len(keys), *keys, queue, _CLOSED_SECONDS, self._owner), patient=False
-            )
+            self._connection.call(lambda client: self._owned(client, _END, keys, queue, _CLOSED_SECONDS), patient=False)
 
     def _drop(self, *, but: tuple[str, ...], patient: bool) -> None:
         """Removes the run's keys except those of these kinds."""
@@ -409,15 +408,14 @@ class RedisServer(_Run, RunServer):
 class _Queue:
     """A list with a single reader. Items are removed with the next read, so that a lost answer loses nothing.
 
-    No other reader may remove items. Nothing is read once `claim` has another owner.
+    No other reader may remove items. `owned` runs scripts, which fail once the run has another owner.
     """
 
-    def __init__(self, connection: RedisConnection, key: str, most: int, claim: str, owner: bytes) -> None:
+    def __init__(self, connection: RedisConnection, key: str, most: int, owned: Callable[..., Any]) -> None:
         self._connection = connection
         self._key = key
         self._most = most
-        self._claim = claim
-        self._owner = owner
+        self._owned = owned
         self._seen = 0
 
     def read(self) -> list[bytes]:
@@ -426,7 +424,7 @@ class _Queue:
         def advance(client: Any) -> list[bytes]:
             seen, self._seen = self._seen, 0  # a repeated call must not remove unread items
             both = client.pipeline(transaction=False)  # no MULTI: Redis refuses it without free memory
-            both.eval(_TRIM, 2, self._key, self._claim, seen, self._owner)
+            self._owned(both, _TRIM, [self._key], seen)
             both.lrange(self._key, 0, self._most - 1)
             found: list[bytes] = both.execute()[1]
             return found
