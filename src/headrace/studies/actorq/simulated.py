@@ -20,7 +20,7 @@ from headrace.networks.precision import Precision
 from headrace.report.output import write_output
 from headrace.settings import preset
 from headrace.studies.actorq.comparisons import breakdown
-from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS, TrainingCase, figures_of, training_case
+from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS, TASKS, TrainingCase, figures_of, training_case
 from headrace.studies.base import Measured
 from headrace.studies.sheet import Row, read_published
 from headrace.studies.training import train_case
@@ -102,7 +102,8 @@ def simulated_case(task: str, precision: Precision, seed: int, costs: Source) ->
     assert algorithm is not None
     pull_period = _PULL_PERIODS["d4pg" if case.environment.startswith(ControlSuite.prefix) else "dqn"]
     topology = dataclasses.replace(case.topology, actors=_ACTORS, envs_per_actor=1, pull_period=pull_period)
-    return SimulatedCase.of(case, costs, algorithm=algorithm, topology=topology)
+    steps = TASKS[task]["simulated_steps"]
+    return SimulatedCase.of(case, costs, algorithm=algorithm, topology=topology, steps=steps)
 
 
 def measure_simulated(case: SimulatedCase, folder: Path) -> Measured:
