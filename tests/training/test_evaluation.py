@@ -130,9 +130,12 @@ def test_the_best_score_is_kept_after_a_lower_one_and_in_a_resumed_run(server: F
         assert evaluations.complete(answer({"start": "start", "request": number}, score)) is not None
     assert evaluations.best == 5.0
     with contextlib.closing(make_evaluations(server)) as resumed:
-        resumed.restore(json.loads(json.dumps(evaluations.state())))
+        resumed.restore(json.loads(json.dumps(evaluations.state())), solved=False)
         assert resumed.best == 5.0
         assert resumed.last == evaluations.last == ([3.0, 3.0], [1, 1], MOMENT)
+        assert resumed.solved_at is None
+        resumed.restore(evaluations.state(), solved=True)
+        assert resumed.solved_at == resumed.last
 
 
 def test_a_request_that_could_not_be_sent_raises(server: Far, evaluations: Evaluations) -> None:

@@ -233,6 +233,30 @@ def test_a_run_that_has_reached_its_score_is_resumed_with_another_one_only(train
         resume(run, QuietDisplay())
 
 
+def test_a_run_that_was_killed_between_its_score_and_its_summary_is_resumed_for_that_only(
+    train: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise StorageError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "write_summary", killed)
+        with pytest.raises(StorageError, match="killed"):
+            train("serial", steps=20_000, until_score=-99.0, evaluation_period_steps=500)
+    with RunDirectory.open(tmp_path / "run", writing=True) as run:
+        state = newest_checkpoint(run.checkpoints_path).state
+        assert state.solved
+        summary = resume(run, QuietDisplay()).summary
+        assert (summary["stopped_by"], summary["solved"]) == ("score", True)
+        assert summary["learner_steps"] == state.learner_steps
+        assert summary["steps_to_score"] == summary["environment_steps"] == state.environment_steps
+        assert summary["seconds_to_score"] == state.evaluations["last"][2][2]
+        with pytest.raises(CheckpointError, match="has reached its score, -99"):
+            resume(run, QuietDisplay())
+        again = resume(run, QuietDisplay(), steps=state.environment_steps + 600).summary
+        assert again["learner_steps"] > state.learner_steps
+
+
 def evaluations(result: Any) -> list[dict[str, Any]]:
     """Those that are no run's last, but for when they were made."""
     told = [record for record in result.run.read_metrics() if record["kind"] == "evaluation"]

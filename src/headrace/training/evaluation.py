@@ -167,12 +167,14 @@ class Evaluations:
         """JSON-able state for a resumed run."""
         return {"last": self.last, "best": self.best}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restores what state() returned."""
+    def restore(self, state: dict[str, Any], *, solved: bool) -> None:
+        """Restores what state() returned; `solved` if the last evaluation has ended the run."""
         self.best = state["best"]
         if state["last"] is not None:
             returns, lengths, moment = state["last"]
             self.last = Evaluation(returns, lengths, Moment(*moment))
+        if solved:
+            self.solved_at = self.last
 
     def close(self) -> None:
         """Ends the thread; close the server first, since the thread may be waiting for it."""

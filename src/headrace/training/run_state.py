@@ -38,6 +38,7 @@ class RunState:
     awaited_episodes: int
     """Episodes of the evaluation that was pending; 0 if there was none."""
     solved: bool
+    """Whether the last evaluation has reached the score that ends the run."""
     target: float | None
     """The score that ends the run."""
     program: dict[str, Any]

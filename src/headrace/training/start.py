@@ -38,20 +38,24 @@ def resume(
 ) -> Result:
     """Resumes from the newest checkpoint. The run's stopping rules apply unless an argument replaces them for good.
 
-    A run that has reached its limit, but was stopped before its final evaluation, makes that only. Raises StorageError
-    before training if no further checkpoint could be written.
+    A run that has reached its score or limit, but was stopped before its summary was written, trains no more: it makes
+    the final evaluation, if that is missing, and the summary. Raises StorageError before training if no further
+    checkpoint could be written.
     """
     config = run.read_config().with_rules(steps, time_limit_seconds, until_score)
     checkpoint = newest_checkpoint(run.checkpoints_path)
+    state = checkpoint.state
     unchanged = steps is time_limit_seconds is until_score is None
-    if checkpoint.state.solved and unchanged:
-        target, before = config.until_score, checkpoint.state.target
-        if target is not None and before is not None and target <= before:
-            raise CheckpointError(f"the run has reached its score, {target:g}; give another with --until-score")
-    reached = _limit_reached(config, checkpoint.state.moment)
+    target, before = config.until_score, state.target
+    solved = unchanged and state.solved and target is not None and before is not None and target <= before
+    if solved:
+        reached: str | None = f"the run has reached its score, {target:g}; give another with --until-score"
+    else:
+        reached = _limit_reached(config, state.moment)
     if reached and not (unchanged and _was_stopped(run)):
         raise CheckpointError(reached)
     require_writable(run.checkpoints_path)
+    checkpoint = checkpoint._replace(state=dataclasses.replace(state, solved=solved))
     config = dataclasses.replace(config, topology=checkpoint.topology(config))
     local_actors = checkpoint.state.local_actors
     trainer = Trainer(config, run, display, checkpoint=checkpoint, local_actors=local_actors, callbacks=callbacks)
@@ -59,7 +63,7 @@ def resume(
 
 
 def _was_stopped(run: RunDirectory) -> bool:
-    """Whether the run was killed or interrupted, and so has not evaluated its last policy."""
+    """Whether the run was killed or interrupted: its last policy may not be evaluated, or its summary is missing."""
     try:
         summary = run.read_summary()
     except CheckpointError:

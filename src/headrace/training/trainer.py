@@ -238,8 +238,8 @@ class Trainer:
                     communication_bits=self._session.topology.policy_bits,
                     note=self._precision_note,
                 )
-            ended_by = self._limit() if self._checkpoint else None
-            if ended_by:  # only evaluations are missing
+            ended_by = self._stopped_by() if self._checkpoint else None
+            if ended_by:  # only an evaluation or the summary is missing
                 self._supervisor.stop(but="evaluator")
             else:
                 self._publisher.publish()
@@ -263,7 +263,7 @@ class Trainer:
             raise
 
     def _train(self, interrupts: Interrupts, ended_by: str | None) -> str:
-        """The main loop; returns the rule that ended it, or has ended an earlier start but for its evaluations."""
+        """The main loop; returns the rule that ended it, or had ended an earlier start but for its summary."""
         if self._checkpoint:
             awaited = self._checkpoint.state.awaited_episodes
             if ended_by and not awaited:
