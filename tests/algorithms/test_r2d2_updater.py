@@ -1,5 +1,6 @@
 """R2D2's gradient step."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,8 @@ def make_batch(config: R2D2, seed: int = 0, size: int = SIZE) -> Batch:
     )
 
 
-def updater(config: R2D2 = SMALL) -> R2D2Updater:
-    found = config.make_updater(SPEC, "cpu", 0)
+def updater(config: R2D2 = SMALL, seed: int = 0) -> R2D2Updater:
+    found = config.make_updater(SPEC, "cpu", seed)
     assert isinstance(found, R2D2Updater)
     return found
 
@@ -182,13 +183,18 @@ def test_padding_has_no_influence() -> None:
 
 
 def test_state_restores_the_learner() -> None:
-    first, second = updater(), updater(SMALL)
+    """Parameters, target and moments: the state after a further update is equal too."""
+    settings = dataclasses.replace(SMALL, target_update_period=2)
+    first, second = updater(settings), updater(settings, seed=1)
     for seed in range(3):
         first.update(first.transfer(make_batch(SMALL, seed)))
     second.load(first.state())
     batch = make_batch(SMALL, 9)
     assert first.update(first.transfer(batch)).loss == second.update(second.transfer(batch)).loss
     assert (first.version, second.version) == (4, 4)
+    wanted, found = first.state(), second.state()
+    assert wanted.keys() == found.keys()
+    assert all(np.array_equal(value, found[name]) for name, value in wanted.items())
 
 
 def test_the_native_engine_is_refused() -> None:

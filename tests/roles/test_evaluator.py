@@ -4,6 +4,7 @@ import json
 import threading
 from collections import Counter
 from dataclasses import asdict
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.dqn.config import DQN
 from headrace.environments import describe
+from headrace.environments.base import episode_seed
+from headrace.environments.toy import Corridor
 from headrace.errors import ClosedError, EnvironmentFault
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.roles import evaluator
@@ -77,6 +80,19 @@ def test_episodes_depend_only_on_the_seed() -> None:
     first, second, other = (play("CartPole-v1", left, 30, seed) for seed in (1, 1, 2))
     assert first == second
     assert Counter(first.lengths) != Counter(other.lengths)
+
+
+def test_seeds_of_episodes_are_none_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    reset, seeds = Corridor.reset, []
+
+    def record(environment: Corridor, *, seed: int | None = None, **options: Any) -> Any:
+        seeds.append(seed)
+        return reset(environment, seed=seed, **options)
+
+    monkeypatch.setattr(Corridor, "reset", record)
+    play("headrace.environments.toy:Corridor", right, 4, seed=3)
+    assert seeds[:4] == [episode_seed(3, 2**31 + index, 0) for index in range(4)]
+    assert not {episode_seed(3, index, episode) for index in range(100) for episode in range(100)} & set(seeds)
 
 
 def test_continuous_actions_are_used_unchanged() -> None:

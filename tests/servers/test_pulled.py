@@ -139,7 +139,8 @@ def test_a_pause_blocks_pulled_chunks(pulled: Callable[..., PulledTable]) -> Non
     table.set_paused(True)
     batches = table.batches_ahead(4, 0.4, 1)
     assert batches.next(0.05) is None
-    assert len(queue.pulls) == 2
+    wait_for(lambda: len(queue.pulls) == 2)
+    assert table.stats()["size"] == 0
     table.set_paused(False)
     wait_for(lambda: table.stats()["size"] == 12)
 

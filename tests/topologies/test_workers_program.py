@@ -86,7 +86,10 @@ def gate(server: EmbeddedServer) -> tuple[int, Gate]:
     return found[0], Gate.from_json(found[1])
 
 
-def test_the_gate_pauses_live_workers_and_publishes_total_steps(server: EmbeddedServer) -> None:
+def test_the_gate_pauses_live_workers_and_publishes_total_steps(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "_HOLD_SECONDS", 60.0)  # it waits for the worker even on a busy machine
     config = Hogwild(workers=2)
     program = WorkersProgram(config, context_of(server, PLAIN, config), 0)
     assert gate(server) == (1, Gate("open", 0))

@@ -55,7 +55,7 @@ def test_a_resumed_run_finds_its_experience(start: Any, native: Server) -> None:
     assert said.startswith(f"continues with the {first['replay_size']:,} transitions that run default has on unix:")
     assert second["environment_steps"] >= wanted
     assert second["learner_steps"] > first["learner_steps"]
-    assert second["replay_size"] > first["replay_size"]
+    assert second["replay_size"] >= first["replay_size"] + 1_300  # but for steps in no chunk yet
 
 
 @pytest.mark.parametrize(
