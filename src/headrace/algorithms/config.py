@@ -59,6 +59,8 @@ MOST_TRANSITIONS = 2**40
 """Limit for one table: the number of distinct keys."""
 MOST_RATIO = 100_000
 """Limit on transitions sampled, or simulated, per environment step: far above it a run would hardly advance."""
+_MOST_BYTES = 1 << 46
+"""Far above the memory of a machine."""
 _MOST_N_STEP = 4_096
 """Limit of the native writer of chunks."""
 _MOST_EXPONENT = 4
@@ -97,6 +99,8 @@ class Algorithm(ABC):
     """Its settings of an exploration that is fixed for each environment, as Ape-X's."""
     decaying_exploration: ClassVar[tuple[str, ...]] = ()
     """Its settings of one that changes with the run's steps, as that of the other topologies."""
+    default_topology: ClassVar[str]
+    """Name of the topology that runs it unless another is asked for."""
 
     network: str = "auto"
     """auto: a CNN for frames and boards (nature, grid), otherwise an MLP (mlp); minatar, ong: the CNNs of Young and
@@ -228,6 +232,8 @@ class Algorithm(ABC):
 class OffPolicy(Algorithm, ABC):
     """An algorithm that learns from replay."""
 
+    default_topology: ClassVar[str] = "apex"
+
     n_step: int = 3
     """Rewards summed before the bootstrap (Sutton 1988; Horgan et al. 2018 use 3)."""
     prioritized: bool = True
@@ -260,6 +266,7 @@ class OffPolicy(Algorithm, ABC):
         require_positive(self, "replay_capacity", most=MOST_TRANSITIONS)
         require_positive(self, "learning_starts", "target_update_period", most=MOST_STEPS)
         require_not_negative(self, "priority_exponent", "importance_exponent", "replay_bytes")
+        require("replay_bytes", self.replay_bytes, self.replay_bytes <= _MOST_BYTES, f"at most {_MOST_BYTES:,}")
         for name in ("priority_exponent", "importance_exponent"):
             require(name, getattr(self, name), getattr(self, name) <= _MOST_EXPONENT, f"at most {_MOST_EXPONENT}")
             require_unused(self, name, not self.prioritized, "prioritized is true")
@@ -316,6 +323,8 @@ class OffPolicy(Algorithm, ABC):
 @dataclass(frozen=True)
 class OnPolicy(Algorithm, ABC):
     """An algorithm that learns from rollouts of its current policy."""
+
+    default_topology: ClassVar[str] = "hogwild"
 
     n_step: int = 5
     """Steps of each environment between updates: returns sum up to this many rewards before the bootstrap (t_max)."""

@@ -101,8 +101,8 @@ def _one(chosen: Preset) -> Table:
 
 
 def _parts(default: Algorithm) -> list[tuple[str, Any]]:
-    """The parts of a preset and their defaults; Ape-X only if the algorithm learns from replay."""
-    topologies = ("apex", "serial") if default.replay is not None else ("serial",)
+    """The parts of a preset and their defaults; of the topologies the algorithm's default and serial."""
+    topologies = dict.fromkeys((default.default_topology, "serial"))
     return [("algorithm", default), *((name, TOPOLOGIES.find(name)()) for name in topologies)]
 
 

@@ -114,7 +114,7 @@ def options_type(
     }
     topologies: dict[str, str] = {name: kind.summary for name, kind in TOPOLOGIES.known().items()}
     launchers: dict[str, str] = {name: kind.summary for name, kind in LAUNCHERS.known().items()}
-    default = "the preset's; apex for algorithms that learn from replay, otherwise hogwild"
+    default = f"{ALGORITHMS.find(algorithm).default_topology}, or serial with --frugal"
     chosen += [
         ("algorithm_name", _one_of("algorithm", ALGORITHMS.names, algorithms, "the preset's"), algorithm),
         ("topology_name", _one_of("topology", TOPOLOGIES.names, topologies, default), topology),

@@ -41,10 +41,8 @@ class Preset(NamedTuple):
 
     @property
     def topology_name(self) -> str:
-        """The default topology: Ape-X, or HogWild for an algorithm without replay; serial if frugal."""
-        if self.frugal:
-            return "serial"
-        return "apex" if self.algorithm.replay is not None else "hogwild"
+        """The default topology: the algorithm's, or serial if frugal."""
+        return "serial" if self.frugal else self.algorithm.default_topology
 
     def periods(self) -> dict[str, Any]:
         """The settings of evaluations and checkpoints, by the names that they have in a run's configuration."""
