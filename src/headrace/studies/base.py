@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from headrace.errors import ConfigError, require
+from headrace.fields import write_fields
 from headrace.studies.sheet import Row, Rows, Sheet, fingerprint
 
 __all__ = [
@@ -29,8 +30,8 @@ class Case:
     """Its names begin with it."""
 
     def settings(self) -> object:
-        """What decides the measurement, as JSON; the fields, unless cases have other settings in common."""
-        return dataclasses.asdict(self)
+        """What decides the measurement, as JSON: the fields, of which algorithms and topologies are written by name."""
+        return write_fields(self)
 
     @property
     def name(self) -> str:
