@@ -18,7 +18,7 @@ from headrace._native import Table as NativeTable
 from headrace.algorithms.dqn import DQN
 from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.algorithms.engine import limit_torch_threads
-from headrace.errors import LaunchError
+from headrace.errors import ClosedError, LaunchError
 from headrace.networks.policy_graph import PolicyGraph
 from headrace.replay import BatchBuffer, BatchesAhead, ReplayTable
 from headrace.replay.remote import connect
@@ -115,7 +115,12 @@ class _PulledAhead(_Pulled):
 
     def next(self, clock: PhaseClock, timeout_seconds: float) -> Batch | None:
         """The next batch."""
-        batch = self._batches.next(timeout_seconds)
+        try:
+            batch = self._batches.next(timeout_seconds)
+        except ClosedError:
+            if self._error:
+                raise self._error from None
+            raise
         if self._error:
             raise self._error
         return batch
