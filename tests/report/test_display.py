@@ -160,6 +160,16 @@ def test_the_live_display_collects_evaluations_and_restores_the_terminal(progres
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # cursor hidden, and shown again
 
 
+def test_a_message_above_the_board_can_be_copied(progress):
+    """No line break at the terminal's width, and no emoji for part of an address."""
+    out = io.StringIO()
+    told = "headrace actor --server tcp://[2001:db8:a:1::2]:7447 --token-file /home/user/keys/headrace.token --actors 8"
+    with LiveDisplay(HEADING, Console(file=out, width=60, force_terminal=True)) as display:
+        display.update(progress())
+        display.message(told)
+    assert told in plain(out.getvalue())
+
+
 def test_plain_lines_are_printed_every_ten_training_seconds_and_at_the_end(progress):
     out = io.StringIO()
     with PlainDisplay(HEADING, out) as display:

@@ -1,5 +1,6 @@
 """Run directories: refusals, the lock, torn lines, full disks, TensorBoard."""
 
+import errno
 import json
 import math
 import os
@@ -166,6 +167,19 @@ def test_a_creation_that_fails_leaves_nothing(tmp_path, monkeypatch, error, exis
         with pytest.raises(type(error)):
             RunDirectory.create(path, "{}")
     assert path.exists() == existed
+    RunDirectory.create(path, "{}").close()
+
+
+def test_a_lock_that_can_not_be_written_is_released_and_leaves_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        with pytest.raises(StorageError, match=r"run/\.lock: No space left"):
+            RunDirectory.create(path, "{}")
+        assert not path.exists()
+        path.mkdir()
+        with pytest.raises(StorageError, match=r"run/\.lock: No space left"):
+            RunDirectory.create(path, "{}")
     RunDirectory.create(path, "{}").close()
 
 

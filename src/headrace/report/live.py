@@ -42,9 +42,9 @@ class LiveDisplay(Display):
             self._live.update(Board(self._heading, progress, self._evaluations, self._lowest), refresh=True)
 
     def message(self, text: str) -> None:
-        """Prints the text above the board."""
+        """Prints the text above the board as it is, so that a command in it can be copied."""
         with contextlib.suppress(OSError):  # as of a terminal that was closed
-            self._console.print(text, markup=False, highlight=False)
+            self._console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def close(self) -> None:
         """Keeps the last board on the screen and restores the terminal."""

@@ -1,5 +1,6 @@
 """The directory of a run: settings, records, checkpoints, logs and, at the end, the summary."""
 
+import contextlib
 import json
 import math
 import os
@@ -71,7 +72,15 @@ class RunDirectory:
         with while_writing(path):
             require_vacant(path)
             path.mkdir(parents=True, exist_ok=True)
-        run = cls(path, RunLock(path), made=made)
+        try:
+            lock = RunLock(path)
+        except StorageError:
+            if made:
+                with contextlib.suppress(OSError):  # such as other files meanwhile
+                    (path / LOCK).unlink(missing_ok=True)
+                    path.rmdir()
+            raise
+        run = cls(path, lock, made=made)
         with ExitStack() as undo:
             undo.callback(run.close)
             require_vacant(path)  # another process may have made it first, and have ended

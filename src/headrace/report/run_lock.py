@@ -21,8 +21,14 @@ class RunLock:
 
     def __init__(self, path: Path) -> None:
         self._owner = os.getpid()
-        self._lock = _acquire(path)
-        self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with ExitStack() as undo:
+            self._lock = _acquire(path)
+            undo.callback(os.close, self._lock)
+            with while_writing(path / LOCK):
+                os.ftruncate(self._lock, 0)
+                os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+                self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            undo.pop_all()
 
     def is_at(self, path: Path) -> bool:
         """Whether the directory is at this path."""
@@ -46,7 +52,7 @@ class RunLock:
 
 
 def _acquire(path: Path) -> int:
-    """Locks the directory for this process and writes its id into the lock; returns the lock's descriptor."""
+    """Locks the directory for this process; returns the lock's descriptor."""
     with while_writing(path / LOCK):
         lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -63,7 +69,4 @@ def _acquire(path: Path) -> int:
         raise StorageError(
             f"can't lock {path / LOCK}: {error.strerror}; a file system with locks is required"
         ) from error
-    with while_writing(path / LOCK):
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
