@@ -123,6 +123,22 @@ def test_a_snapshot_replaces_no_file_of_a_table(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["arena"]
 
 
+def test_a_snapshot_s_draft_replaces_no_file_of_a_table_or_of_another_snapshot(tmp_path: Path) -> None:
+    draft = tmp_path / "snapshot.tmp"
+    other = Table(SIGNATURE, capacity=100, path=draft)
+    other.insert(*chunks(1))
+    before = draft.read_bytes()
+    table = Table(SIGNATURE, capacity=100)
+    with pytest.raises(StorageError, match=r"snapshot\.tmp: a table or another snapshot uses that file"):
+        table.save(tmp_path / "snapshot")
+    assert draft.read_bytes() == before
+    draft.rename(tmp_path / "arena")
+    draft.write_text("what a killed process left")
+    table.save(tmp_path / "snapshot")
+    assert {each.name for each in tmp_path.iterdir()} == {"arena", "snapshot"}
+    Table(SIGNATURE, capacity=100).restore(tmp_path / "snapshot")
+
+
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
@@ -142,16 +158,23 @@ def test_a_path_that_can_hold_no_snapshot_is_refused(
 
 
 @pytest.mark.parametrize("name", ["capacity", "capacity_bytes", "min_size", "seed"])
-@pytest.mark.parametrize("value", [-1, 1.5, None])
+@pytest.mark.parametrize("value", [-1, 1.5, None, 2**64])
 def test_counts_are_whole_numbers(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"{name} is {value}; it must be a whole number, not below 0"):
         Table(SIGNATURE, **{name: value})
 
 
-def test_a_path_with_a_null_character_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="it must be one without a null character"):
-        Table(SIGNATURE, capacity=100, path=f"{tmp_path}/a\0b")
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("name", ["a\0b", "\udcff"])
+def test_a_path_that_native_code_can_not_take_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="it must be UTF-8 without a null character"):
+        Table(SIGNATURE, capacity=100, path=f"{tmp_path}/{name}")
+    table = Table(SIGNATURE, capacity=100)
+    table.save(tmp_path / "a")
+    with pytest.raises(ConfigError, match="it must be UTF-8 without a null character"):
+        table.restore(f"{tmp_path}/{name}")
+    with pytest.raises(ConfigError, match="it must be that of a file"):
+        table.save(f"{tmp_path}/{name}")
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
 
 
 def test_no_chunks_are_inserted_at_once() -> None:

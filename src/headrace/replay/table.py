@@ -19,27 +19,44 @@ from headrace.replay.batches import Allocate, BatchBuffer, Batches, BatchesAhead
 
 __all__ = ["Table"]
 
+_MOST = 1 << 64
+_PATH = "UTF-8 without a null character"
+
 
 @contextlib.contextmanager
-def _unused(path: Path) -> Iterator[None]:
-    """A context for replacing a file: raises StorageError if a table has it, which locks it, or if it is no file."""
+def _unused(path: Path, *, made: bool = False) -> Iterator[None]:
+    """A context for replacing a file, which is locked, and `made` if there is none.
+
+    Raises StorageError if a table or another snapshot has locked it, or if it is no file.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # there is none
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if made else 0), 0o600)
+    except OSError:  # there is none, or it can't be written either
         yield
         return
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise StorageError(f"can't write snapshot {path}: it is not a file")
+        in_use = f"can't write snapshot {path}: a table or another snapshot uses that file"
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StorageError(f"can't write snapshot {path}: a table or another snapshot uses that file") from None
+            raise StorageError(in_use) from None
         except OSError:  # a file system without locks
             pass
+        if not (path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor))):  # replaced meanwhile
+            raise StorageError(in_use)
         yield
     finally:
         os.close(descriptor)
+
+
+def _is_path(path: str | Path) -> bool:
+    """Whether it is a text that native code takes for a path: UTF-8 without null characters."""
+    try:
+        return b"\0" not in os.fspath(path).encode()
+    except UnicodeEncodeError:
+        return False
 
 
 class Table(ReplayTable):
@@ -68,9 +85,9 @@ class Table(ReplayTable):
     ) -> None:
         counts = {"capacity": capacity, "capacity_bytes": capacity_bytes, "min_size": min_size, "seed": seed}
         for name, value in counts.items():
-            whole = isinstance(value, int | np.integer) and value >= 0
-            require(name, f"{value!r:.60}", whole, "a whole number, not below 0")
-        require("path", f"{path!r:.60}", "\0" not in os.fspath(path), "one without a null character")
+            whole = isinstance(value, int | np.integer) and 0 <= value < _MOST
+            require(name, f"{value!r:.60}", whole, "a whole number, not below 0, with 64 bits at most")
+        require("path", f"{path!r:.60}", _is_path(path), _PATH)
         self.signature = signature
         self.native = NativeTable(
             signature,
@@ -128,12 +145,13 @@ class Table(ReplayTable):
     def save(self, path: str | Path) -> None:
         """Writes a snapshot: experience, priorities, counters, random state.
 
-        Replaces a former one whole. Raises StorageError, also where `path` is the file of an open table.
+        Replaces a former one whole; it is written to `path` with ".tmp" appended first. Raises StorageError, also where
+        either is the file of an open table.
         """
         path = Path(path)
-        require("path", f"{os.fspath(path)!r:.60}", path.name != "" and "\0" not in str(path), "that of a file")
+        require("path", f"{os.fspath(path)!r:.60}", path.name != "" and _is_path(path), "that of a file")
         draft = path.with_name(f"{path.name}.tmp")
-        with _unused(path):
+        with _unused(path), _unused(draft, made=True):
             try:
                 self.native.save(os.fspath(draft))
                 os.replace(draft, path)
@@ -148,6 +166,7 @@ class Table(ReplayTable):
 
         Raises CorruptFile, or ReplayError for a snapshot of another signature or capacity.
         """
+        require("path", f"{path!r:.60}", _is_path(path), _PATH)
         self.native.restore(os.fspath(path))
 
     def stats(self) -> dict[str, float]:
