@@ -67,4 +67,5 @@ if __name__ == "__main__":
         steps=arguments.steps,
         seed=arguments.seed,
     )
-    print(f"mean return {result.mean_return:.1f} of 500: {result.path}")
+    score = "not evaluated" if result.mean_return is None else f"mean return {result.mean_return:.1f} of 500"
+    print(f"{score}: {result.path}")

@@ -85,4 +85,5 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     episodes = train(arguments.steps, arguments.seed)
-    print(f"{len(episodes)} episodes; mean return of the last 20: {fmean(episodes[-20:]):.1f} of 500")
+    mean = f"{fmean(episodes[-20:]):.1f} of 500" if episodes else "none"
+    print(f"{len(episodes)} episodes; mean return of the last 20: {mean}")

@@ -161,6 +161,19 @@ def test_an_environment_that_only_this_process_has_registered_is_refused_before_
     assert [run.environment for run in runs] == ["arms:Arm-v0"]
 
 
+def test_a_vector_entry_point_is_looked_up_as_an_environment_is(tmp_path: Path) -> None:
+    for name, entry_point, said in (
+        ("Script-v0", "__main__:Mine", "is in the script itself"),
+        ("Other-v0", "arms.reach:Arms", '"arms.reach:vector/Other-v0" is required'),
+    ):
+        gymnasium.register(name, vector_entry_point=entry_point)
+        try:
+            with pytest.raises(ConfigError, match=said):
+                api.train(f"vector/{name}", run_dir=tmp_path / "run")
+        finally:
+            del gymnasium.registry[name]
+
+
 def test_a_network_of_the_script_is_refused_before_the_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="network is __main__:build, which is in the script itself"):
         api.train("CartPole-v1", algorithm=DQN(network="__main__:build"), run_dir=tmp_path / "run")

@@ -18,6 +18,7 @@ from headrace.launch.config import LauncherConfig
 from headrace.report.display import Display, Heading, open_display
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig, ServerConfig, preset
+from headrace.signals import interruptible
 from headrace.topologies.config import Topology
 from headrace.training import Callback, Callbacks, Result, SavedPolicy, load_kept, load_policy
 from headrace.training import resume as resume_run
@@ -33,8 +34,8 @@ __all__ = ["Settings", "load", "resume", "train", "tune"]
 class Settings(TypedDict, total=False):
     """Settings of a run: those of `RunConfig` and `ServerConfig`, whose defaults apply unless there is a preset's.
 
-    The preset of the environment has the algorithm, the topology (Ape-X, or HogWild without replay) and, without a
-    stopping rule, the number of steps. `frugal` chooses the preset that needs few environment steps.
+    The preset of the environment has the algorithm, the topology (the algorithm's default, such as Ape-X) and, without
+    a stopping rule, the number of steps. `frugal` chooses the preset that needs few environment steps.
     """
 
     algorithm: Algorithm | None
@@ -71,14 +72,14 @@ def train(
     """Trains a policy and returns the result; blocks until a stopping rule applies.
 
     SIGINT, SIGTERM and SIGHUP end the run, not the program: it is saved, and the result's summary has "interrupt" as
-    `stopped_by`, which a program that makes several runs must look at. See `Settings`, and `Callbacks` for what is
-    called during training. Raises HeadraceError.
+    `stopped_by`, which a program that makes several runs must look at. Before the run has begun they raise
+    KeyboardInterrupt. See `Settings`, and `Callbacks` for what is called during training. Raises HeadraceError.
     """
     require_not_imported("headrace.train()")
     config = _configure(environment, settings)
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
     directory = RunDirectory.create_for(config, None if run_dir is None else _path("run_dir", run_dir))
-    with directory, directory.discarded_unless_used(), _display(config, directory, quiet) as display:
+    with interruptible(), directory, directory.discarded_unless_used(), _display(config, directory, quiet) as display:
         return train_run(config, directory, display, callbacks=callbacks)
 
 
@@ -99,7 +100,7 @@ def resume(
     """
     require_not_imported("headrace.resume()")
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
-    with RunDirectory.open(_path("run_dir", run_dir), writing=True) as directory:
+    with interruptible(), RunDirectory.open(_path("run_dir", run_dir), writing=True) as directory:
         config = directory.read_config()
         with _display(config, directory, quiet) as display:
             return resume_run(
@@ -173,20 +174,30 @@ def _require_importable(environment: str) -> None:
     import gymnasium
 
     from headrace.environments.suites import find_suite
+    from headrace.environments.vector_suites import VectorEntryPoints
 
-    found = newest(environment, gymnasium.registry)
-    entry: Any = environment if found is None else gymnasium.registry[found].entry_point
+    name = environment.removeprefix(VectorEntryPoints.prefix)
+    found = newest(name, gymnasium.registry)
+    spec = None if found is None else gymnasium.registry[found]
+    entries: list[Any] = [environment] if spec is None else [spec.entry_point]
+    if spec is not None and name != environment:
+        entries.append(spec.vector_entry_point)
+    of_registry = spec is not None and (name != environment or find_suite(environment) is None)
+    required = '"module:factory" or "module:ID" is required, of a module that creates or registers it'
+    for module in map(_module_of, entries):
+        _require_outside_script("environment", environment, module, required)
+        if of_registry and module and module.partition(".")[0] not in _packages_with_environments():
+            raise ConfigError(
+                f"environment is {environment}, which is registered in this process alone: "
+                f'"{module}:{environment}" is required, or with another module that registers it'
+            )
+
+
+def _module_of(entry: Any) -> str:
+    """The module of an entry point, a text or a function; empty if there is none."""
     while isinstance(entry, functools.partial):
         entry = entry.func
-    module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
-    required = '"module:factory" or "module:ID" is required, of a module that creates or registers it'
-    _require_outside_script("environment", environment, module, required)
-    registered = found is not None and module != "" and find_suite(environment) is None
-    if registered and module.partition(".")[0] not in _packages_with_environments():
-        raise ConfigError(
-            f"environment is {environment}, which is registered in this process alone: "
-            f'"{module}:{environment}" is required, or with another module that registers it'
-        )
+    return entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
 
 
 def _packages_with_environments() -> set[str]:

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 from weakref import WeakSet
 
-__all__ = ["die_with_parent", "held_back", "interruptible", "set_handler"]
+__all__ = ["die_with_parent", "held_back", "interruptible", "restore_handler", "set_handler"]
 
 Handler = Callable[[int, FrameType | None], object]
 
@@ -30,6 +30,12 @@ def set_handler(number: int, handler: Handler) -> Any:
     """As `signal.signal()`, for this process only: those that environments and callbacks fork get the default."""
     _handlers.add(handler)
     return signal.signal(number, handler)
+
+
+def restore_handler(number: int, former: Any) -> None:
+    """Restores what set_handler() or `signal.signal()` returned; none that Python did not install can be restored."""
+    if former is not None:
+        signal.signal(number, former)
 
 
 def _forget_handlers() -> None:
@@ -92,4 +98,4 @@ def _handled(handler: Handler, *, last: bool = False) -> Iterator[None]:
         yield
     finally:
         for number, former in before.items():
-            signal.signal(number, signal.SIG_IGN if last else former)
+            restore_handler(number, signal.SIG_IGN if last else former)

@@ -5,10 +5,11 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from headrace import A3C, DQN
 from headrace.algorithms.config import Algorithm, Engine
-from headrace.algorithms.engine import MOST_WEIGHTS, choose_engine, limit_torch_threads
+from headrace.algorithms.engine import MOST_WEIGHTS, choose_engine, limit_torch_threads, torch_threads
 from headrace.errors import ConfigError, LaunchError
 from headrace.networks import Architecture
 from headrace.networks.architecture import Head
@@ -76,6 +77,13 @@ def test_torch_s_threads_are_limited_where_torch_is_imported(monkeypatch: pytest
     assert counts == [2, 1]
     monkeypatch.delitem(sys.modules, "torch")
     limit_torch_threads(1)
+
+
+def test_a_run_gives_torch_s_threads_back() -> None:
+    before = torch.get_num_threads()
+    with torch_threads(before + 1):
+        assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize("algorithm", [A3C(), DQN()])

@@ -97,6 +97,20 @@ def test_both_networks_follow_changes_of_the_parameters() -> None:
     assert np.abs(after[0] - before[0]).max() > 1e-3
 
 
+def test_torch_s_default_device_moves_no_parameters() -> None:
+    """On copies of them a run would train nothing."""
+    description = PolicyNetwork(ARCHITECTURES["plain"])
+    parameters, gradient = initial(description), np.zeros(description.layout.size, np.float32)
+    torch.set_default_device("meta")
+    try:
+        network = TorchNetwork(description, parameters, gradient)
+        y = network.forward(network.place(make_observation(ARCHITECTURES["plain"], 3)))
+        network.backward(np.ones_like(y))
+    finally:
+        torch.set_default_device(None)
+    assert np.abs(gradient).max() > 0
+
+
 def test_observations_are_placed_without_a_copy_where_they_fit() -> None:
     def place(architecture: Architecture, observation: Array) -> Array:
         parameters = np.zeros(architecture.layout.size, np.float32)

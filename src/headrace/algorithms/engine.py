@@ -1,6 +1,8 @@
 """What computes a learner's networks: the native engine or torch."""
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import chain, pairwise
 from typing import Literal
@@ -18,7 +20,7 @@ from headrace.types import FlatVector
 
 __all__ = [
     "GPU_WIDTH", "MOST_WEIGHTS", "choose_engine", "limit_torch_threads", "open_network", "open_normalized_network",
-    "suits_gpu",
+    "suits_gpu", "torch_threads",
 ]  # fmt: skip
 
 MOST_WEIGHTS = 1_024 * 1_024
@@ -108,6 +110,19 @@ def open_normalized_network(
     return NormalizedNativeNetwork(
         description.build_native(), description.architecture, theta, gradient, running, change
     )
+
+
+@contextlib.contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """A context in which torch computes with this many threads; see limit_torch_threads()."""
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch is not None else 0
+    limit_torch_threads(count)
+    try:
+        yield
+    finally:
+        if before:
+            limit_torch_threads(before)
 
 
 def limit_torch_threads(count: int) -> None:

@@ -166,5 +166,5 @@ def _end(ended: list[_Running], family: Family) -> None:
 
 def child_environment() -> dict[str, str]:
     """Environment variables of a child process: one thread, and this process's module search path."""
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path if isinstance(entry, str))
     return os.environ | SINGLE_THREAD | {"PYTHONPATH": path}

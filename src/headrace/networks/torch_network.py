@@ -35,7 +35,7 @@ class TorchNetwork:
         gradient: FlatVector | None = None,
         buffers: dict[str, Tensor] | None = None,
     ) -> None:
-        vector = torch.as_tensor(parameters)
+        vector = _tensor(parameters)
         with torch.device("meta"):
             self._module = description.build_torch()
         views = description.layout.views(vector)
@@ -46,7 +46,7 @@ class TorchNetwork:
         for name, view in views.items():
             self._module.get_parameter(name).data = view
         assert all(_lies_in(parameter, vector) for parameter in self._module.parameters())
-        self._gradient = None if gradient is None else torch.as_tensor(gradient)
+        self._gradient = None if gradient is None else _tensor(gradient)
         if self._gradient is not None:
             for name, by_parameter in description.layout.views(self._gradient).items():
                 self._module.get_parameter(name).grad = by_parameter
@@ -109,10 +109,10 @@ class NormalizedTorchNetwork(TorchNetwork):
         statistics: FlatVector,
         change: FlatVector,
     ) -> None:
-        running = torch.as_tensor(statistics)
+        running = _tensor(statistics)
         super().__init__(description, parameters, gradient, description.statistics.views(running))
         assert all(_lies_in(buffer, running) for buffer in self._module.buffers())
-        self._changes = description.statistics.views(torch.as_tensor(change))
+        self._changes = description.statistics.views(_tensor(change))
         self._layers = {
             name: module for name, module in self._module.named_modules() if isinstance(module, NormalizedLinear)
         }
@@ -129,6 +129,11 @@ class NormalizedTorchNetwork(TorchNetwork):
             self._changes[f"{name}.mean"].copy_(layer.mean - mean)
             self._changes[f"{name}.variance"].copy_(layer.variance - variance)
         return y
+
+
+def _tensor(vector: FlatVector) -> Tensor:
+    """The vector's memory, also where the user's program has set another default device, to which others are copied."""
+    return torch.from_numpy(vector) if isinstance(vector, np.ndarray) else vector
 
 
 def _lies_in(parameter: Tensor, vector: Tensor) -> bool:

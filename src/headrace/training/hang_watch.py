@@ -14,6 +14,7 @@ from headrace.environments.calls import open_call
 from headrace.errors import EnvironmentFault, HeadraceError, error_line
 from headrace.launch.guard import Guard
 from headrace.roles.clock import PhaseClock
+from headrace.signals import restore_handler
 
 __all__ = ["HangWatch", "environment_faults", "watched"]
 
@@ -47,7 +48,8 @@ class HangWatch:
     The first call is allowed `limit_seconds`; calls after one that hung are allowed 5 seconds, so that shutdown does
     not hang too. A call in native code that the exception does not interrupt ends the process 5 seconds later, with one
     line. `guard` ends a call that holds Python's lock. Time in which the process is stopped does not count. Outside the
-    main thread nothing is watched but roles: see `watch_roles()`.
+    main thread nothing is watched but roles: see `watch_roles()`. The exception is raised by SIGUSR1, whose handler is
+    replaced meanwhile; signals that others send go to the former one.
     """
 
     def __init__(self, limit_seconds: float, guard: Guard) -> None:
@@ -61,10 +63,11 @@ class HangWatch:
         self._closed = new_event()
         self._thread: Thread | None = None
         self._before: Any = None
+        self._sent = False  # the signal that the main thread has not handled yet
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGUSR1, self._raise)
+            self._before = signal.signal(signal.SIGUSR1, self._handle)
             self._thread = start_thread(self._watch, "hang-watch")
         return self
 
@@ -74,7 +77,7 @@ class HangWatch:
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
-            signal.signal(signal.SIGUSR1, self._before)
+            restore_handler(signal.SIGUSR1, self._before)
 
     @contextlib.contextmanager
     def watching(self, clock: PhaseClock | None = None) -> Iterator[None]:
@@ -132,12 +135,19 @@ class HangWatch:
                     what = f"{role[0]}, which runs in this process,"
                 self._message = f"{what} has not returned for more than {limit:.0f} s; the run can't continue"
                 self._hung, stalled, limit = progress, 0.0, min(limit, _GRACE_SECONDS)
+                self._sent = True
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
             elif progress == self._hung and stalled > _GRACE_SECONDS:
                 print(f"headrace: error: {self._message}", file=sys.stderr, flush=True)
                 self._guard.mark_reported()
                 os._exit(_FAULT_STATUS)
 
-    def _raise(self, _number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Of the watch's signal; one of others is the program's own."""
+        if not self._sent:
+            if callable(self._before):
+                self._before(number, frame)
+            return
+        self._sent = False
         if self._hung is not None and self._progress() == self._hung:  # otherwise the call has returned in the meantime
             raise EnvironmentFault(self._message)

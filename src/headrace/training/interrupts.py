@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from headrace.signals import set_handler
+from headrace.signals import restore_handler, set_handler
 
 __all__ = ["Interrupts"]
 
@@ -46,7 +46,7 @@ class Interrupts:
     ) -> None:
         self.acknowledge()
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            restore_handler(number, handler)
 
     def acknowledge(self) -> None:
         """Cancels `give_up`: the run is about to end and no longer waits."""

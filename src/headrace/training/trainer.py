@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.algorithms.engine import limit_torch_threads
+from headrace.algorithms.engine import torch_threads
 from headrace.clock import monotonic, random_bits, simulated_cores, sleep
 from headrace.errors import (
     ClosedError,
@@ -142,7 +142,7 @@ class Trainer:
         actors = program.actors if local_actors else []
         others = max(1, len(actors))  # at least the evaluator: a thread that shares its core delays all the others
         alone = program.deterministic or simulated_cores() is not None  # more threads add in another order
-        limit_torch_threads(1 if alone else max(1, available_cores() - others))
+        self._watches.enter_context(torch_threads(1 if alone else max(1, available_cores() - others)))
         slots = [] if local_actors else program.actors
         notice = RunNotice(
             config.environment,

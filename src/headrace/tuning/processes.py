@@ -118,22 +118,27 @@ def _wait(study: Study, selector: selectors.BaseSelector) -> list[_Process]:
             if study.report(number, record):
                 process.interrupt()
         if process.outcome is not None:
-            with held_back():  # a trial that has ended is not run again
+            with contextlib.closing(process), held_back():  # a trial that has ended is not run again
                 selector.unregister(process.output)
                 ended.append(process)
                 study.end(number, process.outcome)
-            process.close()
     return ended
 
 
 def _end(study: Study, selector: selectors.BaseSelector) -> None:
-    """Ends the trials that still run."""
+    """Ends the trials that still run, also where their outcomes can't be written; raises StorageError after that."""
     processes: list[_Process] = [key.data for key in selector.get_map().values()]
     for process in processes:
         process.interrupt()
+    failure: StorageError | None = None
     try:
         while selector.get_map():
-            _wait(study, selector)
+            try:
+                _wait(study, selector)
+            except StorageError as error:
+                failure = error
+        if failure is not None:
+            raise failure
     except KeyboardInterrupt:
         for process in processes:
             process.kill()
