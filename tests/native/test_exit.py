@@ -75,7 +75,7 @@ late = Late(stream.close)
 
 
 def exit_of(script: str) -> None:
-    """Runs the script, which is to end without a word but for Python's warning of a fork with threads (3.12)."""
+    """Runs the script, which is to end silently but for Python's warning of a fork with threads (3.12)."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PRELUDE + script]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert (ended.returncode, ended.stderr) == (0, "")

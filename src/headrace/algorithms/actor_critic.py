@@ -31,6 +31,7 @@ class ActorCritic(OffPolicy, ABC):
     critic_hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of each critic."""
     critic_learning_rate: float = 3e-4
+    """Step size of the critics' optimizer."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -109,7 +109,9 @@ class Algorithm(ABC):
     """Widths of the MLP's hidden layers, or of the dense layers after the CNN (Nature: 512)."""
 
     discount: float = 0.99
+    """gamma: the factor by which each later reward counts less."""
     learning_rate: float = 1e-3
+    """Step size of the optimizer; of an actor-critic's policy."""
     clip_rewards: bool = False
     """Train on rewards clipped to [-1, 1] (Mnih et al. 2015); scores are always raw."""
     publish_period: int = 20
@@ -244,6 +246,7 @@ class OffPolicy(Algorithm, ABC):
     """beta: how strongly importance weights correct for prioritized sampling."""
 
     batch_size: int = 256
+    """Transitions sampled for each update."""
     target_update_period: int = 200
     """Learner updates between updates of the target network."""
     target_update_rate: float = 1.0

@@ -50,6 +50,7 @@ class A3C(OnPolicy):
     optimizer_decay: float = 0.99
     """Decay of RMSprop's running means, or the momentum; the others have none."""
     optimizer_epsilon: float = 1e-5
+    """Added to the denominator of Adam, RMSprop and AdaGrad."""
     adam_beta1: float = 0.9
     """Decay of the mean gradient in Adam."""
 

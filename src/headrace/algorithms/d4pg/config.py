@@ -39,7 +39,9 @@ class D4PG(DeterministicActorCritic):
     atoms: int = 51
     """Z: number of values in the critic's distribution, evenly spaced from value_min to value_max."""
     value_min: float = -150.0
+    """Discounted returns should be above it."""
     value_max: float = 150.0
+    """Discounted returns should be below it."""
     saturation_penalty: float = 0.0
     """Weight, in the policy's loss, of the mean squared input of its tanh (Andrychowicz et al. 2017); 0 is off."""
 

@@ -52,15 +52,18 @@ class DQN(OffPolicy):
     optimizer_decay: float = 0.95
     """Decay of RMSprop's running means, or the momentum; the others have none."""
     optimizer_epsilon: float = 1e-8
+    """Added to the denominator of Adam, RMSprop and AdaGrad."""
     adam_beta1: float = 0.9
     """Decay of the mean gradient in Adam."""
     loss: Literal["huber", "squared"] = "huber"
+    """Of the TD errors."""
     max_gradient_norm: float = 10.0
     """Gradients are scaled down to at most this norm; 0 is off."""
 
     epsilon_final: float = 0.05
     """Epsilon at the end of its linear decay from 1, in every topology except apex."""
     epsilon_decay_steps: int = 10_000
+    """Environment steps of that decay."""
     epsilon_base: float = 0.4
     """In apex, environment i of N explores with epsilon_base ** (1 + epsilon_exponent * i / (N - 1))."""
     epsilon_exponent: float = 7.0

@@ -47,6 +47,7 @@ class DynaQ(DQN):
     model_hidden: tuple[int, ...] = (128, 128)
     """Widths of each member's hidden layers."""
     model_learning_rate: float = 1e-3
+    """Step size of each member's optimizer."""
     model_batch_size: int = 256
     """Real transitions in a batch for each member."""
     model_samples_per_step: float = 16.0
