@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions
+from headrace.algorithms.actor_critic import ActorCritic
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.registry import ALGORITHMS
 from headrace.environments import describe
@@ -66,7 +67,7 @@ def test_greedy_and_exploring_actions_are_possible(name: str, kind: str) -> None
 
 
 @pytest.mark.parametrize(("shape", "stack"), [((84, 84), 1), ((84, 84, 3), 4), ((3, 9, 9), 1)])
-@pytest.mark.parametrize("name", ["d4pg", "td3", "sac", "crossq"])
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS.known() if isinstance(make(name), ActorCritic)])
 def test_critics_take_images_only_if_an_mlp_flattens_them(name: str, shape: tuple[int, ...], stack: int) -> None:
     spec = EnvironmentSpec(shape, "uint8", 2, stack, continuous=True)
     with pytest.raises(ConfigError, match=r"it must be mlp: .* these are images of") as refused:

@@ -4,7 +4,9 @@ from collections import Counter
 from typing import Any
 
 from headrace.launch.base import Exit
+from headrace.roles.acting_role import ActingRole
 from headrace.roles.base import Role
+from headrace.roles.evaluator import EvaluatorRole
 from headrace.training.session import Session
 
 __all__ = ["RoleEvents"]
@@ -29,9 +31,9 @@ class RoleEvents:
         """A death of a role; `again` says whether it is started again."""
         role = ended.role
         self._places.pop(role.name, None)
-        if role.kind in ("actor", "worker"):
+        if isinstance(role, ActingRole):
             self._session.monitor.forget(role.index)
-        elif role.kind == "evaluator":
+        elif isinstance(role, EvaluatorRole):
             self._session.evaluations.repeat()
         self._session.display.message(
             f"{role.name} died ({ended.reason}): {ended.message}" + ("; restarting it" if again else "")

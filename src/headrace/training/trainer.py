@@ -240,7 +240,7 @@ class Trainer:
                 )
             ended_by = self._stopped_by() if self._checkpoint else None
             if ended_by:  # only an evaluation or the summary is missing
-                self._supervisor.stop(but="evaluator")
+                self._supervisor.stop(but=EvaluatorRole.kind)
             else:
                 self._publisher.publish()
             self._supervisor.start()
@@ -351,7 +351,7 @@ class Trainer:
         self._monitor.keep_count_of_actors()
         try:
             self._publisher.end()
-            self._supervisor.stop(but="evaluator")
+            self._supervisor.stop(but=EvaluatorRole.kind)
             self._collect()
             self._reports.finish()
             self._records.finish()
