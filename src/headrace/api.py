@@ -59,6 +59,7 @@ class Settings(TypedDict, total=False):
     launcher: LauncherConfig | None
 
 
+@interruptible()
 def train(
     environment: str,
     *,
@@ -79,10 +80,11 @@ def train(
     config = _configure(environment, settings)
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
     directory = RunDirectory.create_for(config, None if run_dir is None else _path("run_dir", run_dir))
-    with interruptible(), directory, directory.discarded_unless_used(), _display(config, directory, quiet) as display:
+    with directory, directory.discarded_unless_used(), _display(config, directory, quiet) as display:
         return train_run(config, directory, display, callbacks=callbacks)
 
 
+@interruptible()
 def resume(
     run_dir: str | Path,
     *,
@@ -100,7 +102,7 @@ def resume(
     """
     require_not_imported("headrace.resume()")
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
-    with interruptible(), RunDirectory.open(_path("run_dir", run_dir), writing=True) as directory:
+    with RunDirectory.open(_path("run_dir", run_dir), writing=True) as directory:
         config = directory.read_config()
         with _display(config, directory, quiet) as display:
             return resume_run(

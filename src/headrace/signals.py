@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 from weakref import WeakSet
 
-__all__ = ["die_with_parent", "held_back", "interruptible", "restore_handler", "set_handler"]
+__all__ = ["die_with_parent", "held_back", "interruptible", "replaceable", "set_handler"]
 
 Handler = Callable[[int, FrameType | None], object]
 
@@ -32,10 +32,13 @@ def set_handler(number: int, handler: Handler) -> Any:
     return signal.signal(number, handler)
 
 
-def restore_handler(number: int, former: Any) -> None:
-    """Restores what set_handler() or `signal.signal()` returned; none that Python did not install can be restored."""
-    if former is not None:
-        signal.signal(number, former)
+def replaceable(number: int) -> bool:
+    """Whether a signal is ours to handle: not an ignored SIGHUP (nohup), nor one with a handler of another language.
+
+    The latter could not be restored.
+    """
+    former = signal.getsignal(number)
+    return former is not None and not (number == signal.SIGHUP and former == signal.SIG_IGN)
 
 
 def _forget_handlers() -> None:
@@ -92,10 +95,10 @@ def _handled(handler: Handler, *, last: bool = False) -> Iterator[None]:
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in _NUMBERS:
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            if replaceable(number):
                 before[number] = set_handler(number, handler)
     try:
         yield
     finally:
         for number, former in before.items():
-            restore_handler(number, signal.SIG_IGN if last else former)
+            signal.signal(number, signal.SIG_IGN if last else former)

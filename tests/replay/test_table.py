@@ -142,8 +142,8 @@ def test_a_snapshot_s_draft_replaces_no_file_of_a_table_or_of_another_snapshot(t
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("", ConfigError, "path is '.'; it must be that of a file"),
-        ("a\0b", ConfigError, "path is 'a.x00b'; it must be that of a file"),
+        ("", ConfigError, "path is '.'; it must be that of a file, UTF-8 without a null character"),
+        ("a\0b", ConfigError, "path is 'a.x00b'; it must be that of a file, UTF-8 without a null character"),
         ("x" * 253, StorageError, "File name too long|can't"),
         ("/dev/null/x", StorageError, "Not a directory"),
     ],
@@ -172,7 +172,7 @@ def test_a_path_that_native_code_can_not_take_is_refused(tmp_path: Path, name: s
     table.save(tmp_path / "a")
     with pytest.raises(ConfigError, match="it must be UTF-8 without a null character"):
         table.restore(f"{tmp_path}/{name}")
-    with pytest.raises(ConfigError, match="it must be that of a file"):
+    with pytest.raises(ConfigError, match="it must be that of a file, UTF-8 without a null character"):
         table.save(f"{tmp_path}/{name}")
     assert [each.name for each in tmp_path.iterdir()] == ["a"]
 

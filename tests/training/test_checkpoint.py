@@ -70,7 +70,7 @@ def test_the_newest_is_kept_and_read_back(tmp_path: Path) -> None:
 def test_a_state_is_changed_without_writing_the_other_files_again(tmp_path: Path) -> None:
     first = save(tmp_path)
     inode = (first / "learner.safetensors").stat().st_ino
-    second = change_state(tmp_path, episodes=99)
+    second = change_state(tmp_path, episodes=99).path
     found = newest_checkpoint(tmp_path)
     assert (found.path, found.state.episodes) == (second, 99)
     assert not first.exists()

@@ -360,6 +360,7 @@ def test_no_disk_space_is_one_clear_line_and_loses_nothing(tmp_path: Path) -> No
             [*SMALL, "--steps", "30000", "--replay-capacity", "30000", "--run-dir", str(disk / "run")]
         )
         ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+        assert ended.returncode == 2, ended.stderr
         kept = newest_checkpoint(disk / "run" / "checkpoints")
         spec = kept.state.spec
         table = Table(Signature(spec.observation_shape, spec.observation_dtype), capacity=30_000)
@@ -369,6 +370,5 @@ def test_no_disk_space_is_one_clear_line_and_loses_nothing(tmp_path: Path) -> No
         assert kept.policy()
     finally:
         subprocess.run(["umount", disk], capture_output=True, check=False)
-    assert ended.returncode == 2, ended.stderr
     assert re.search(r"headrace: error: .*(No space left|File too large)", ended.stderr)
     assert "Traceback" not in ended.stderr

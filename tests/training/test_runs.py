@@ -1,6 +1,7 @@
 """Whole small runs of every topology, the roles as threads."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -35,6 +36,7 @@ from .test_dyna_q import PLANNING
 
 TOPOLOGIES = ("serial", "apex", "lock", "hogwild", "ad-psgd", "parameter-server")
 SOLVED = 1.0
+ROOMY = dataclasses.replace(PLANNING, replay_capacity=50_000)
 
 
 def tensors(result: Any) -> dict[str, np.ndarray]:
@@ -235,8 +237,13 @@ def test_a_run_that_has_reached_its_score_is_resumed_with_another_one_only(train
         resume(run, QuietDisplay())
 
 
+@pytest.mark.parametrize(
+    ("topology", "period"),
+    [("serial", {"evaluation_period_steps": 500}), ("apex", {"evaluation_period_seconds": 0.5}),
+     ("hogwild", {"evaluation_period_seconds": 0.5})],
+)  # fmt: skip
 def test_a_run_that_was_killed_between_its_score_and_its_summary_is_resumed_for_that_only(
-    train: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topology: str, period: dict[str, Any]
 ) -> None:
     def killed(*_: object) -> None:
         raise StorageError("killed")
@@ -244,14 +251,15 @@ def test_a_run_that_was_killed_between_its_score_and_its_summary_is_resumed_for_
     with monkeypatch.context() as patch:
         patch.setattr(RunDirectory, "write_summary", killed)
         with pytest.raises(StorageError, match="killed"):
-            train("serial", steps=20_000, until_score=-99.0, evaluation_period_steps=500)
+            train(topology, steps=10**7, until_score=-99.0, **period)
     with RunDirectory.open(tmp_path / "run", writing=True) as run:
         state = newest_checkpoint(run.checkpoints_path).state
         assert state.solved
         summary = resume(run, QuietDisplay()).summary
         assert (summary["stopped_by"], summary["solved"]) == ("score", True)
         assert summary["learner_steps"] == state.learner_steps
-        assert summary["steps_to_score"] == summary["environment_steps"] == state.environment_steps
+        assert summary["environment_steps"] == state.environment_steps
+        assert summary["steps_to_score"] == state.evaluations["last"][2][0]
         assert summary["seconds_to_score"] == state.evaluations["last"][2][2]
         with pytest.raises(CheckpointError, match="has reached its score, -99"):
             resume(run, QuietDisplay())
@@ -405,7 +413,7 @@ def test_an_evaluation_pending_at_the_limit_is_made_without_training(
         assert resumed.summary[name] == begun.summary[name]
 
 
-@pytest.mark.parametrize(("topology", "algorithm"), [("apex", SMALL), ("apex", PLANNING), ("serial", PLANNING)])
+@pytest.mark.parametrize(("topology", "algorithm"), [("apex", SMALL), ("apex", ROOMY), ("serial", ROOMY)])
 def test_a_run_is_resumed_with_its_replay(train: Any, topology: str, algorithm: DQN) -> None:
     half = train(topology, algorithm=algorithm, steps=1_000, final_evaluation_episodes=0)
     with half.run.open(half.path, writing=True) as run:

@@ -111,7 +111,7 @@ class Algorithm(ABC):
     discount: float = 0.99
     """gamma: the factor by which each later reward counts less."""
     learning_rate: float = 1e-3
-    """Step size of the optimizer; of an actor-critic's policy."""
+    """Step size of the optimizer; in actor-critics, of the policy's."""
     clip_rewards: bool = False
     """Train on rewards clipped to [-1, 1] (Mnih et al. 2015); scores are always raw."""
     publish_period: int = 20

@@ -24,13 +24,13 @@ _PATH = "UTF-8 without a null character"
 
 
 @contextlib.contextmanager
-def _unused(path: Path, *, made: bool = False) -> Iterator[None]:
-    """A context for replacing a file, which is locked, and `made` if there is none.
+def _locked(path: Path, *, create: bool = False) -> Iterator[None]:
+    """A context for replacing a file, which is locked if there is one; `create` makes it.
 
     Raises StorageError if a table or another snapshot has locked it, or if it is no file.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if made else 0), 0o600)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
     except OSError:  # there is none, or it can't be written either
         yield
         return
@@ -44,10 +44,14 @@ def _unused(path: Path, *, made: bool = False) -> Iterator[None]:
             raise StorageError(in_use) from None
         except OSError:  # a file system without locks
             pass
-        if not (path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor))):  # replaced meanwhile
-            raise StorageError(in_use)
-        yield
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                yield
+                return
+        raise StorageError(in_use)  # by another snapshot, which has replaced or removed it meanwhile
     finally:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a process forked meanwhile has it open, too
         os.close(descriptor)
 
 
@@ -149,17 +153,18 @@ class Table(ReplayTable):
         either is the file of an open table.
         """
         path = Path(path)
-        require("path", f"{os.fspath(path)!r:.60}", path.name != "" and _is_path(path), "that of a file")
+        require("path", f"{os.fspath(path)!r:.60}", path.name != "" and _is_path(path), f"that of a file, {_PATH}")
         draft = path.with_name(f"{path.name}.tmp")
-        with _unused(path), _unused(draft, made=True):
+        with _locked(path), _locked(draft, create=True):
             try:
                 self.native.save(os.fspath(draft))
                 os.replace(draft, path)
-            except OSError as error:
-                raise StorageError(f"can't write snapshot {path}: {error.strerror}") from error
-            finally:
+            except BaseException as error:
                 with contextlib.suppress(OSError):  # it isn't there, or its name is none
                     draft.unlink()
+                if isinstance(error, OSError):
+                    raise StorageError(f"can't write snapshot {path}: {error.strerror}") from error
+                raise
 
     def restore(self, path: str | Path) -> None:
         """Loads a snapshot into an empty table.

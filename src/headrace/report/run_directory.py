@@ -76,8 +76,7 @@ class RunDirectory:
             lock = RunLock(path)
         except StorageError:
             if made:
-                with contextlib.suppress(OSError):  # such as other files meanwhile
-                    (path / LOCK).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # it has files of others meanwhile
                     path.rmdir()
             raise
         run = cls(path, lock, made=made)

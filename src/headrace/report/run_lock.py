@@ -24,6 +24,7 @@ class RunLock:
         with ExitStack() as undo:
             self._lock = _acquire(path)
             undo.callback(os.close, self._lock)
+            undo.callback((path / LOCK).unlink, missing_ok=True)
             with while_writing(path / LOCK):
                 os.ftruncate(self._lock, 0)
                 os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)

@@ -122,8 +122,8 @@ def save_checkpoint(
     return _write(folder, state.learner_steps, names, fill)
 
 
-def change_state(folder: Path, **changes: Any) -> Path:
-    """Replaces the newest checkpoint by one whose state has other values of these fields.
+def change_state(folder: Path, **changes: Any) -> Checkpoint:
+    """Replaces the newest checkpoint by one whose state has other values of these fields, and returns that.
 
     Raises StorageError, and CheckpointError if there is none, or a broken one.
     """
@@ -139,7 +139,7 @@ def change_state(folder: Path, **changes: Any) -> Path:
                 shutil.copyfile(newest.path / name, draft / name)
         (draft / _STATE).write_text(write_json(state))
 
-    return _write(folder, state.learner_steps, tuple(newest.manifest), fill, linked)
+    return newest._replace(path=_write(folder, state.learner_steps, tuple(newest.manifest), fill, linked), state=state)
 
 
 def _write(

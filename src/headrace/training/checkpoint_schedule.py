@@ -47,9 +47,9 @@ class CheckpointSchedule:
         session = self._session
         table = session.program.table if session.program.saves_experience else None
         session.run.require_place()
+        learner, policy = session.updater.state(), session.policy()  # which may find that a server has lost updates
         state = self._state()
-        path = save_checkpoint(session.run.checkpoints_path, session.updater.state(), session.policy(), table, state)
-        self._announce(path, state)
+        self._announce(save_checkpoint(session.run.checkpoints_path, learner, policy, table, state), state)
 
     def save_final_evaluation(self) -> None:
         """Adds to the last checkpoint what came after it: the final evaluation, and reports of separate actors."""
@@ -57,7 +57,8 @@ class CheckpointSchedule:
         # not the number of updates, which is that of the checkpoint's parameters
         changed = ("environment_steps", "episodes", "actor_seconds", "totals", "evaluations", "total_seconds")
         changes = {name: getattr(state, name) for name in changed}
-        self._announce(change_state(session.run.checkpoints_path, **changes, awaited_episodes=0), state)
+        changed_checkpoint = change_state(session.run.checkpoints_path, **changes, awaited_episodes=0)
+        self._announce(changed_checkpoint.path, changed_checkpoint.state)
 
     def _announce(self, path: Path, state: RunState) -> None:
         self._callbacks.checkpoint({"path": str(path), **state.moment._asdict()})

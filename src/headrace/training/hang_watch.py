@@ -14,7 +14,6 @@ from headrace.environments.calls import open_call
 from headrace.errors import EnvironmentFault, HeadraceError, error_line
 from headrace.launch.guard import Guard
 from headrace.roles.clock import PhaseClock
-from headrace.signals import restore_handler
 
 __all__ = ["HangWatch", "environment_faults", "watched"]
 
@@ -49,7 +48,7 @@ class HangWatch:
     not hang too. A call in native code that the exception does not interrupt ends the process 5 seconds later, with one
     line. `guard` ends a call that holds Python's lock. Time in which the process is stopped does not count. Outside the
     main thread nothing is watched but roles: see `watch_roles()`. The exception is raised by SIGUSR1, whose handler is
-    replaced meanwhile; signals that others send go to the former one.
+    replaced meanwhile; signals that others send go to the program's own Python handler, if it has one.
     """
 
     def __init__(self, limit_seconds: float, guard: Guard) -> None:
@@ -77,7 +76,8 @@ class HangWatch:
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
-            restore_handler(signal.SIGUSR1, self._before)
+            if self._before is not None:  # a handler of another language can't be restored
+                signal.signal(signal.SIGUSR1, self._before)
 
     @contextlib.contextmanager
     def watching(self, clock: PhaseClock | None = None) -> Iterator[None]:

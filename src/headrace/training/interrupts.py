@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from headrace.signals import restore_handler, set_handler
+from headrace.signals import replaceable, set_handler
 
 __all__ = ["Interrupts"]
 
@@ -36,7 +36,7 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             handler = self._handle  # one object for all, which is known as ours for as long as one signal has it
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                if replaceable(number):
                     self._before[number] = set_handler(number, handler)
             self._before[signal.SIGCONT] = signal.signal(signal.SIGCONT, self._count_stop)
         return self
@@ -46,7 +46,7 @@ class Interrupts:
     ) -> None:
         self.acknowledge()
         for number, handler in self._before.items():
-            restore_handler(number, handler)
+            signal.signal(number, handler)
 
     def acknowledge(self) -> None:
         """Cancels `give_up`: the run is about to end and no longer waits."""

@@ -38,7 +38,7 @@ class RunState:
     awaited_episodes: int
     """Episodes of the evaluation that was pending; 0 if there was none."""
     solved: bool
-    """Whether the last evaluation has reached the score that ends the run."""
+    """Whether the last evaluation has ended the run by its score."""
     target: float | None
     """The score that ends the run."""
     program: dict[str, Any]

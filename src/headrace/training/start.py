@@ -39,8 +39,8 @@ def resume(
     """Resumes from the newest checkpoint. The run's stopping rules apply unless an argument replaces them for good.
 
     A run that has reached its score or limit, but was stopped before its summary was written, trains no more: it makes
-    the final evaluation, if that is missing, and the summary. Raises StorageError before training if no further
-    checkpoint could be written.
+    the final evaluation, except after a reached score, and the summary. Raises StorageError before training if no
+    further checkpoint could be written.
     """
     config = run.read_config().with_rules(steps, time_limit_seconds, until_score)
     checkpoint = newest_checkpoint(run.checkpoints_path)

@@ -238,7 +238,7 @@ class Trainer:
                     communication_bits=self._session.topology.policy_bits,
                     note=self._precision_note,
                 )
-            ended_by = self._stopped_by() if self._checkpoint else None
+            ended_by = ("score" if self._evaluations.solved_at else self._limit()) if self._checkpoint else None
             if ended_by:  # only an evaluation or the summary is missing
                 self._supervisor.stop(but=EvaluatorRole.kind)
             else:

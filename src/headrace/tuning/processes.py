@@ -114,14 +114,16 @@ def _wait(study: Study, selector: selectors.BaseSelector) -> list[_Process]:
     for key, _ in selector.select():
         process: _Process = key.data
         number = process.start.trial.number
-        for record in process.read():
-            if study.report(number, record):
-                process.interrupt()
-        if process.outcome is not None:
-            with contextlib.closing(process), held_back():  # a trial that has ended is not run again
-                selector.unregister(process.output)
-                ended.append(process)
-                study.end(number, process.outcome)
+        try:
+            for record in list(process.read()):
+                if study.report(number, record):
+                    process.interrupt()
+        finally:
+            if process.outcome is not None:
+                with contextlib.closing(process), held_back():  # a trial that has ended is not run again
+                    selector.unregister(process.output)
+                    ended.append(process)
+                    study.end(number, process.outcome)
     return ended
 
 
@@ -130,20 +132,23 @@ def _end(study: Study, selector: selectors.BaseSelector) -> None:
     processes: list[_Process] = [key.data for key in selector.get_map().values()]
     for process in processes:
         process.interrupt()
-    failure: StorageError | None = None
-    try:
+    failures: list[StorageError] = []
+
+    def wait_for_all() -> None:
         while selector.get_map():
             try:
                 _wait(study, selector)
             except StorageError as error:
-                failure = error
-        if failure is not None:
-            raise failure
+                failures.append(error)
+
+    try:
+        wait_for_all()
     except KeyboardInterrupt:
         for process in processes:
             process.kill()
-        while selector.get_map():
-            _wait(study, selector)
+        wait_for_all()
+    if failures:
+        raise failures[0]
 
 
 def _shares(parallel: int) -> list[tuple[int, ...]]:

@@ -56,17 +56,18 @@ class DQN(OffPolicy):
     adam_beta1: float = 0.9
     """Decay of the mean gradient in Adam."""
     loss: Literal["huber", "squared"] = "huber"
-    """Of the TD errors."""
+    """Loss of a TD error."""
     max_gradient_norm: float = 10.0
     """Gradients are scaled down to at most this norm; 0 is off."""
 
     epsilon_final: float = 0.05
     """Epsilon at the end of its linear decay from 1, in every topology except apex."""
     epsilon_decay_steps: int = 10_000
-    """Environment steps of that decay."""
+    """Environment steps of epsilon's linear decay."""
     epsilon_base: float = 0.4
     """In apex, environment i of N explores with epsilon_base ** (1 + epsilon_exponent * i / (N - 1))."""
     epsilon_exponent: float = 7.0
+    """How unequal that exploration is; 0: all explore with epsilon_base."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -135,5 +135,5 @@ def _pinned(shape: tuple[int, ...], dtype: str) -> Array:
     """An array in page-locked memory, whose copy to the GPU overlaps with other work."""
     import torch
 
-    array: Array = torch.empty(shape, dtype=getattr(torch, dtype), pin_memory=True).numpy()
+    array: Array = torch.empty(shape, dtype=getattr(torch, dtype), device="cpu", pin_memory=True).numpy()
     return array
