@@ -271,11 +271,16 @@ def test_it_renders():
     np.testing.assert_array_equal(image, image[8::16, 8::16].repeat(16, 0).repeat(16, 1))
 
 
+def test_a_large_board_needs_pixels_for_frames_only():
+    assert Snake(size=20).reset(seed=0)[0].shape == (3, 39, 39)
+    assert Snake(size=20, observation="grid").reset(seed=0)[0].shape == (4, 20, 20)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"size": 2}, "size is 2; .*3 or more"),
-        ({"pixels": 9}, "pixels is 9; .*at least the size of the board, 10"),
+        ({"observation": "frames", "pixels": 9}, "pixels is 9; .*at least the size of the board, 10"),
         ({"patience": 0}, "patience is 0; .*above 0"),
         ({"observation": "sound"}, "observation is .?sound.?; .*view, grid or frames"),
     ],

@@ -15,3 +15,9 @@ def test_the_page_names_the_knee_and_each_size() -> None:
     assert page.count("<svg") == 4
     assert row(small) == ("2", "1,000", "10", "1.2", "62%", "all compute", "0.9", "time")
     assert row(large)[4:] == ("50%", "workers wait for the lock", "-", "time")
+
+
+def test_a_run_without_an_update_has_no_staleness() -> None:
+    none = Prediction(1, 900.0, 0.0, None, 0.5, "too short to tell", 2.0, 1800, 0, None, "time")
+    assert row(none)[3] == "-"
+    assert present("Corridor", "headrace simulate", [none, none._replace(cores=2)]).count("<svg") == 3

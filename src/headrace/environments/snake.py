@@ -57,7 +57,8 @@ class Snake(gymnasium.Env[Array, np.int64]):
         patience: int | None = None,
     ) -> None:
         require("size", size, size >= 3, "3 or more")
-        require("pixels", pixels, pixels >= size, f"at least the size of the board, {size}")
+        fits = observation != "frames" or pixels >= size
+        require("pixels", pixels, fits, f"at least the size of the board, {size}")
         require("patience", patience, patience is None or patience > 0, "above 0")
         known = get_args(SnakeObservation)
         require("observation", observation, observation in known, "view, grid or frames")

@@ -43,7 +43,7 @@ class Prediction(NamedTuple):
     steps_per_second: float
     """From when all roles have begun and the learner has; 0 if the run ended about then."""
     updates_per_second: float
-    staleness: float
+    staleness: float | None
     cores_busy: float
     """Share of the cores, while training."""
     bottleneck: str

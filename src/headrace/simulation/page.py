@@ -1,5 +1,6 @@
 """The page of a prediction: speed, staleness and scores by number of cores, and the knee."""
 
+import math
 from collections.abc import Sequence
 from html import escape
 
@@ -22,7 +23,7 @@ def present(title: str, command: str, predictions: Sequence[Prediction]) -> str:
     curves = [
         _curve("environment steps per second", [each.steps_per_second for each in predictions], predictions),
         _curve("learner updates per second", [each.updates_per_second for each in predictions], predictions),
-        _curve("staleness (updates)", [each.staleness for each in predictions], predictions),
+        _curve("staleness (updates)", [_number(each.staleness) for each in predictions], predictions),
     ]
     lead = f"simulated, not measured: <code>{escape(command)}</code>"
     sections = (
@@ -31,6 +32,11 @@ def present(title: str, command: str, predictions: Sequence[Prediction]) -> str:
         ("Who waits for whom", _table(predictions)),
     )
     return document(title, lead, tile_row(tiles), sections)
+
+
+def _number(value: float | None) -> float:
+    """nan, which leaves a gap, for a run without an update."""
+    return math.nan if value is None else value
 
 
 def _curve(label: str, values: Sequence[float], predictions: Sequence[Prediction]) -> str:
@@ -69,7 +75,7 @@ def row(prediction: Prediction) -> tuple[str, ...]:
         str(prediction.cores),
         f"{prediction.steps_per_second:,.0f}",
         f"{prediction.updates_per_second:,.0f}",
-        f"{prediction.staleness:.1f}",
+        "-" if prediction.staleness is None else f"{prediction.staleness:.1f}",
         f"{prediction.cores_busy:.0%}",
         prediction.bottleneck,
         "-" if score is None else f"{score:.1f}",
