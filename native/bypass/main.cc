@@ -68,8 +68,16 @@ void poll(PollingLoop& loop, const Server& server, Polling polling, std::size_t 
     bool busy = false;
     try {
       busy = loop.turn(now);
+      if (now >= watch_at) {
+        loop.watch();
+        watch_at = now + kWatchPause;
+      }
+      if (now >= warn_at) {
+        warned = warn_of(server, warned);
+        warn_at = now + kWarningPause;
+      }
     } catch (const std::bad_alloc&) {
-      // For the moment: what was not served is served in the next turn.
+      // For the moment: what was not done is done in the next turn.
     }
     switch (pacing.after_turn(busy, now)) {
       case Pacing::Pause::kNone:
@@ -80,13 +88,6 @@ void poll(PollingLoop& loop, const Server& server, Polling polling, std::size_t 
       case Pacing::Pause::kNap:
         std::this_thread::sleep_for(Pacing::kNap);
     }
-    if (now >= watch_at) {
-      loop.watch();
-      watch_at = now + kWatchPause;
-    }
-    if (now < warn_at) continue;
-    warned = warn_of(server, warned);
-    warn_at = now + kWarningPause;
   }
 }
 
@@ -122,16 +123,25 @@ void serve(Command command) {
   const std::size_t warned = warn_of(server, 0);
   const LoopOptions options{.token = std::move(command.token), .max_connections = command.max_connections};
   Loop sockets(server, options);
+  std::exception_ptr failed;  // the first failure of what ends the server; all of it is done nevertheless
+  const auto attempt = [&](const auto& step) {
+    try {
+      step();
+    } catch (...) {
+      if (!failed) failed = std::current_exception();
+    }
+  };
   {
     PollingLoop loop(server, options);
     for (const auto& address : command.ports) listen(loop, dpdk, address);
     for (const auto& address : command.sockets) say("listening on " + sockets.listen(address));
     poll(loop, server, command.polling, warned);
-    send_last_replies(loop);
+    attempt([&] { send_last_replies(loop); });
   }
   sockets.close();
-  server.close();  // after all connections: their clients are to look for this server's successor
-  server.close_shards();
+  attempt([&] { server.close(); });  // after all connections: their clients are to look for this server's successor
+  attempt([&] { server.close_shards(); });
+  if (failed) std::rethrow_exception(failed);
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ class Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   PortAddress parse() {
+    if (!text_.starts_with(PortAddress::kScheme)) refuse("dpdk: required at the beginning");
     auto rest = text_.substr(PortAddress::kScheme.size());
     const auto kind = next(rest);
     const auto found = std::ranges::find(kKinds, kind, &KindTraits::name);

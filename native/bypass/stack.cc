@@ -16,6 +16,7 @@
 extern "C" {
 #include <hooks.h>
 #include <lwip/init.h>
+#include <lwip/priv/tcp_priv.h>
 #include <lwip/sys.h>
 #include <lwip/timeouts.h>
 }
@@ -44,6 +45,14 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
+// A peer that takes its window back, and then acknowledges what is to be sent again, leaves lwIP probing a window for
+// no data, which its timer takes for an impossible state: any host could end the server.
+void end_idle_probes() {
+  for (auto* each = tcp_active_pcbs; each != nullptr; each = each->next) {
+    if (each->unsent == nullptr) each->persist_backoff = 0;
+  }
+}
+
 }  // namespace
 
 void start_stack() {
@@ -64,6 +73,8 @@ void advance_stack(Deadline now) {
   const auto milliseconds = static_cast<std::uint32_t>(since);
   if (milliseconds == state.milliseconds) return;
   state.milliseconds = milliseconds;
+  if (sys_timeouts_sleeptime() > 0) return;
+  end_idle_probes();
   sys_check_timeouts();
 }
 

@@ -78,6 +78,7 @@ TEST_CASE("there are as many links as the network has room for") {
 
 TEST_CASE("a mistake is named with what is required") {
   for (const auto& [text, said] : {
+           std::pair{"42", "dpdk: required at the beginning"},
            std::pair{"dpdk:", "memif, vhost"},
            std::pair{"dpdk:infiniband,ip=10.9.0.1/24", "memif, vhost"},
            std::pair{"dpdk:memif,ip=10.9.0.1/24", "socket=... required"},

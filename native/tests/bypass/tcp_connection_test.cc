@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t kEthernetBytes = 14;
 constexpr std::size_t kIpBytes = 20;
 constexpr std::size_t kAckOffset = kEthernetBytes + kIpBytes + 8;
+constexpr std::size_t kWindowOffset = kEthernetBytes + kIpBytes + 14;
 constexpr std::size_t kChecksumOffset = kEthernetBytes + kIpBytes + 16;
 
 std::uint32_t number_in(const Frame& frame, std::size_t offset, int bytes) {
@@ -33,15 +34,20 @@ void put_number(Frame& frame, std::size_t offset, int bytes, std::uint32_t numbe
   for (int i = bytes - 1; i >= 0; --i, number >>= 8) frame[offset + i] = static_cast<std::byte>(number);
 }
 
-// Makes a segment acknowledge so many bytes less (RFC 1624).
-void acknowledge_less(Frame& frame, std::uint32_t less) {
-  const std::uint32_t before = number_in(frame, kAckOffset, 4);
-  const std::uint32_t after = before - less;
+// Changes a field of a segment and its checksum (RFC 1624).
+void change(Frame& frame, std::size_t offset, int bytes, std::uint32_t after) {
+  const std::uint32_t before = number_in(frame, offset, bytes);
   std::uint32_t sum = ~number_in(frame, kChecksumOffset, 2) & 0xffff;
-  for (const std::uint32_t part : {~before >> 16, ~before, after >> 16, after}) sum += part & 0xffff;
+  if (bytes == 4) sum += (~before >> 16) + (after >> 16);
+  sum += (~before & 0xffff) + (after & 0xffff);
   while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
-  put_number(frame, kAckOffset, 4, after);
+  put_number(frame, offset, bytes, after);
   put_number(frame, kChecksumOffset, 2, ~sum & 0xffff);
+}
+
+// Makes a segment acknowledge so many bytes less.
+void acknowledge_less(Frame& frame, std::uint32_t less) {
+  change(frame, kAckOffset, 4, number_in(frame, kAckOffset, 4) - less);
 }
 
 bool is_tcp(const Frame& frame) { return frame.size() > kChecksumOffset && number_in(frame, 12, 2) == 0x0800; }
@@ -120,6 +126,33 @@ TEST_CASE("a connection that ends with unacknowledged bytes is reset, and otherw
     CHECK(pair.client->lost() == !acknowledged);
     CHECK(pair.client->ended() == acknowledged);
   }
+}
+
+TEST_CASE("a peer that takes its window back and then acknowledges ends no process") {
+  Pair pair;
+  const Bytes bytes(1000, std::byte{7});
+  const Bytes one(1, std::byte{1});
+  pair.wire.to_server->passes = [&](Frame& frame) {
+    if (!is_tcp(frame)) return true;
+    if (number_in(frame, kAckOffset, 4) == 0) return true;
+    acknowledge_less(frame, 1000);
+    change(frame, kWindowOffset, 2, 0);
+    return true;
+  };
+  REQUIRE(pair.server->write(bytes) == 1000);
+  CHECK(pair.server->push());
+  for (int i = 0; i < 2; ++i) {  // the second segment is newer than the last one whose window counted
+    for (int j = 0; j < 5; ++j) pair.turn();
+    REQUIRE(pair.client->write(one) == 1);
+    pair.client->push();
+  }
+  for (int i = 0; i < 4000; ++i) pair.turn();  // the server's timer has moved its segment back to those to be sent
+  pair.wire.to_server->passes = [](Frame&) { return true; };
+  REQUIRE(pair.client->write(one) == 1);
+  pair.client->push();
+  for (int i = 0; i < 2000; ++i) pair.turn();
+  CHECK(pair.server->take_acknowledged() == 1000);
+  CHECK(!pair.server->lost());
 }
 
 TEST_CASE("what a peer sends waits in order, up to the window") {
