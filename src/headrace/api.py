@@ -179,12 +179,13 @@ def _require_importable(environment: str) -> None:
     from headrace.environments.vector_suites import VectorEntryPoints
 
     name = environment.removeprefix(VectorEntryPoints.prefix)
+    vectorized = name != environment
     found = newest(name, gymnasium.registry)
     spec = None if found is None else gymnasium.registry[found]
     entries: list[Any] = [environment] if spec is None else [spec.entry_point]
-    if spec is not None and name != environment:
+    if spec is not None and vectorized:
         entries.append(spec.vector_entry_point)
-    of_registry = spec is not None and (name != environment or find_suite(environment) is None)
+    of_registry = spec is not None and (vectorized or find_suite(environment) is None)
     required = '"module:factory" or "module:ID" is required, of a module that creates or registers it'
     for module in map(_module_of, entries):
         _require_outside_script("environment", environment, module, required)

@@ -79,7 +79,7 @@ def test_torch_s_threads_are_limited_where_torch_is_imported(monkeypatch: pytest
     limit_torch_threads(1)
 
 
-def test_a_run_gives_torch_s_threads_back() -> None:
+def test_torch_s_threads_are_given_back() -> None:
     before = torch.get_num_threads()
     with torch_threads(before + 1):
         assert torch.get_num_threads() == before + 1

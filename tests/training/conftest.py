@@ -26,6 +26,7 @@ from headrace.settings import RunConfig, ServerConfig
 from headrace.training import Result, Trainer
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.session import Session
+from headrace.types import Array
 
 from ..waiting import wait_for
 
@@ -243,3 +244,8 @@ def counted_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(ActorReporter, "count", count_too)
     return steps
+
+
+def tensors(result: Result) -> dict[str, Array]:
+    """The learner's state in the run's last checkpoint."""
+    return newest_checkpoint(result.run.checkpoints_path).learner()

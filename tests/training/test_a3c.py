@@ -13,8 +13,7 @@ from headrace.settings import preset
 from headrace.training import resume
 
 from . import conftest
-from .conftest import Train
-from .test_runs import tensors
+from .conftest import Train, tensors
 
 TARGET = "headrace.environments.toy:Target"
 

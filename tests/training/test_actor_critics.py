@@ -16,8 +16,7 @@ from headrace.roles import gate
 from headrace.training import Result, resume
 
 from . import conftest
-from .conftest import Train
-from .test_runs import tensors
+from .conftest import Train, tensors
 
 TARGET = "headrace.environments.toy:Target"
 COMMON: dict[str, Any] = {

@@ -21,8 +21,7 @@ from headrace.training.policy_use import export
 
 from ..environments.walks import Crane
 from . import conftest
-from .conftest import SMALL, Train
-from .test_runs import tensors
+from .conftest import SMALL, Train, tensors
 
 TOY = "headrace.environments.toy"
 DQN = dataclasses.replace(SMALL, hidden=(64,), n_step=1, discount=0.9, learning_rate=2e-3)

@@ -17,8 +17,7 @@ from headrace.roles.worker import ReplayWorker
 from headrace.training import export, resume
 
 from . import conftest
-from .conftest import Train
-from .test_runs import tensors
+from .conftest import Train, tensors
 
 SHORT = "headrace/TMazeShort-v0"
 SMALL = R2D2(

@@ -8,8 +8,7 @@ from headrace import A3C
 from headrace.report.display import QuietDisplay
 from headrace.training import resume
 
-from .conftest import SMALL, Train
-from .test_runs import tensors
+from .conftest import SMALL, Train, tensors
 
 CARTPOLE = "vector/CartPole-v1"
 A3C_SMALL = A3C(hidden=(32,))

@@ -57,8 +57,8 @@ class CheckpointSchedule:
         # not the number of updates, which is that of the checkpoint's parameters
         changed = ("environment_steps", "episodes", "actor_seconds", "totals", "evaluations", "total_seconds")
         changes = {name: getattr(state, name) for name in changed}
-        changed_checkpoint = change_state(session.run.checkpoints_path, **changes, awaited_episodes=0)
-        self._announce(changed_checkpoint.path, changed_checkpoint.state)
+        written = change_state(session.run.checkpoints_path, **changes, awaited_episodes=0)
+        self._announce(written.path, written.state)
 
     def _announce(self, path: Path, state: RunState) -> None:
         self._callbacks.checkpoint({"path": str(path), **state.moment._asdict()})
