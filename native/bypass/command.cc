@@ -31,7 +31,7 @@ T number(std::string_view option, const std::string& text, T least, T most, std:
   return value;
 }
 
-constexpr std::size_t kMostConnections = 4096;  // lwipopts.h has room for as many
+constexpr std::size_t kMostConnections = 4096;
 
 Token read_token(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

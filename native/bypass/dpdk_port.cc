@@ -109,6 +109,15 @@ DpdkPort::Device::~Device() {
   if (virtual_) rte_vdev_uninit(name_.c_str());
 }
 
+std::unique_ptr<rte_mempool, DpdkPort::FreePool> DpdkPort::take_pool(const PortAddress& address, unsigned index) {
+  const auto& sizes = sizes_of(address.kind);
+  auto* const pool = rte_pktmbuf_pool_create(("headrace" + std::to_string(index)).c_str(), sizes.buffers, sizes.cache,
+                                             RTE_ALIGN(sizeof(Received), RTE_MBUF_PRIV_ALIGN),
+                                             RTE_PKTMBUF_HEADROOM + frame_bytes(address.mtu), SOCKET_ID_ANY);
+  if (pool == nullptr) throw Failure{"taking memory", rte_errno};
+  return std::unique_ptr<rte_mempool, FreePool>(pool);
+}
+
 void DpdkPort::FreePool::operator()(rte_mempool* pool) const { rte_mempool_free(pool); }
 
 std::size_t DpdkPort::megabytes(Kind kind) { return sizes_of(kind).megabytes; }
@@ -118,11 +127,8 @@ DpdkPort::DpdkPort(const PortAddress& address, Dpdk::End end, unsigned link, uns
       connected_(!joins_processes_),
       most_wrapped_(sizes_of(address.kind).buffers / 2),
       most_held_(sizes_of(address.kind).held),
-      pool_(rte_pktmbuf_pool_create(("headrace" + std::to_string(index)).c_str(), sizes_of(address.kind).buffers,
-                                    sizes_of(address.kind).cache, RTE_ALIGN(sizeof(Received), RTE_MBUF_PRIV_ALIGN),
-                                    RTE_PKTMBUF_HEADROOM + frame_bytes(address.mtu), SOCKET_ID_ANY)),
+      pool_(take_pool(address, index)),
       device_(address, end, link, index) {
-  if (!pool_) throw Failure{"taking memory", rte_errno};
   held_.reserve(most_held_);
   configure(address.mtu, sizes_of(address.kind).descriptors);
 }

@@ -61,6 +61,7 @@ class DpdkPort : public Port {
     void operator()(rte_mempool* pool) const;
   };
 
+  static std::unique_ptr<rte_mempool, FreePool> take_pool(const PortAddress& address, unsigned index);
   void configure(std::uint16_t mtu, std::uint16_t descriptors);
   static pbuf* copy(rte_mbuf* frame);
   std::size_t receive_burst(std::span<rte_mbuf*, kBurst> arrived);

@@ -15,6 +15,10 @@ constexpr u16_t kMaxQueuedBuffers = 256;
 constexpr std::size_t kMaxWriteBytes = 60 << 10;  // the stack counts a write's bytes in 16 bits
 constexpr std::size_t kMaxTakenBytes = 0xffff;    // and those whose space it may announce to the peer again
 
+// A segment that waits keeps its frame, which is about 100 bytes larger. Small ones are copied together instead.
+constexpr u16_t kSmallBytes = 512;
+constexpr u16_t kCollectedBytes = 2048;
+
 constexpr u32_t kKeepIdleMilliseconds = 15'000;  // of silence, before the peer is asked whether it is there
 constexpr u32_t kKeepIntervalMilliseconds = 5'000;
 constexpr u32_t kKeepProbes = 3;
@@ -80,13 +84,34 @@ err_t TcpConnection::on_received(void* self, tcp_pcb*, pbuf* bytes, err_t) {
   auto& connection = *static_cast<TcpConnection*>(self);
   if (bytes == nullptr) {
     connection.ended_ = true;
-  } else {
-    (connection.received_ == nullptr ? connection.received_ : connection.last_received_->next) = bytes;
-    while (bytes->next != nullptr) bytes = bytes->next;
-    connection.last_received_ = bytes;
   }
+  while (bytes != nullptr) connection.append(std::exchange(bytes, std::exchange(bytes->next, nullptr)));
   connection.note();
   return ERR_OK;
+}
+
+void TcpConnection::append(pbuf* part) {
+  const bool collected = received_ != nullptr && part->len < kSmallBytes;
+  if (collected && room_ < part->len) {
+    if (pbuf* const empty = pbuf_alloc(PBUF_RAW, kCollectedBytes, PBUF_RAM)) {
+      empty->len = 0;
+      link(empty, kCollectedBytes);
+    }
+  }
+  if (!collected || room_ < part->len) {
+    link(part, 0);
+    return;
+  }
+  std::memcpy(static_cast<std::byte*>(last_received_->payload) + last_received_->len, part->payload, part->len);
+  last_received_->len = static_cast<u16_t>(last_received_->len + part->len);
+  room_ = static_cast<u16_t>(room_ - part->len);
+  pbuf_free(part);
+}
+
+void TcpConnection::link(pbuf* last, u16_t room) {
+  (received_ == nullptr ? received_ : last_received_->next) = last;
+  last_received_ = last;
+  room_ = room;
 }
 
 err_t TcpConnection::on_sent(void* self, tcp_pcb*, u16_t count) {

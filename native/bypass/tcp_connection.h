@@ -65,6 +65,8 @@ class TcpConnection {
   static err_t on_sent(void* self, tcp_pcb* pcb, u16_t count);
   static void on_failed(void* self, err_t error);
   std::size_t take(std::span<const std::byte> bytes, std::uint8_t flags);
+  void append(pbuf* part);
+  void link(pbuf* last, u16_t room);
   void note();
 
   tcp_pcb* pcb_;
@@ -72,6 +74,7 @@ class TcpConnection {
   Ready ready_;
   pbuf* received_ = nullptr;  // a chain, of whose total length 16 bits are not enough
   pbuf* last_received_ = nullptr;
+  u16_t room_ = 0;  // behind the bytes of the last one
   std::size_t in_flight_ = 0;
   std::size_t acknowledged_ = 0;  // of these
   bool noted_ = false;

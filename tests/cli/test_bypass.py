@@ -176,7 +176,8 @@ def test_clients_of_both_kinds_at_once_and_with_a_token(built, serve, tmp_path, 
     addresses += [f"dpdk:vhost,socket={tmp_path / 'vhost'},ip=10.9.1.1/24,port=80,mtu=1500,links=2"]
     server = serve("--token-file", str(token_file), listen=addresses)
     token = token_file.read_text().strip()
-    clients = [program_of(ROUND_TRIPS.replace('"replay"', f'"{i}"'), addresses[i % 2], token) for i in range(4)]
+    programs = [ROUND_TRIPS.replace('"replay"', f'"replay-{i}"').replace('"policy"', f'"policy-{i}"') for i in range(4)]
+    clients = [program_of(program, addresses[i % 2], token) for i, program in enumerate(programs)]
     for client in clients:
         assert client.end() == (0, "200\n", "")
     assert server.stop() == (0, "", "")

@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -33,6 +32,24 @@ using Frame = std::vector<std::byte>;
 struct FrameQueue {
   std::deque<Frame> frames;
   std::function<bool(Frame&)> passes = [](Frame&) { return true; };  // false: the frame is lost
+  std::size_t held = 0;                                              // that the receiving stack has not freed
+};
+
+// A frame that the stack holds.
+struct HeldFrame : pbuf_custom {
+  static ::pbuf* wrap(Frame bytes, const std::shared_ptr<FrameQueue>& queue) {
+    auto* const held = new HeldFrame{{}, std::move(bytes), queue};
+    held->custom_free_function = [](::pbuf* frame) {
+      const std::unique_ptr<HeldFrame> freed(static_cast<HeldFrame*>(reinterpret_cast<pbuf_custom*>(frame)));
+      --freed->queue->held;
+    };
+    ++queue->held;
+    const auto size = static_cast<u16_t>(held->bytes.size());
+    return pbuf_alloced_custom(PBUF_RAW, size, PBUF_REF, held, held->bytes.data(), size);
+  }
+
+  Frame bytes;
+  std::shared_ptr<FrameQueue> queue;
 };
 
 class MemoryPort : public bypass::Port {
@@ -46,9 +63,7 @@ class MemoryPort : public bypass::Port {
   std::size_t receive(std::span<pbuf*, kBurst> frames) override {
     std::size_t count = 0;
     for (; *connected_ && count < kBurst && !in_->frames.empty(); in_->frames.pop_front()) {
-      const auto& frame = in_->frames.front();
-      frames[count] = pbuf_alloc(PBUF_RAW, static_cast<u16_t>(frame.size()), PBUF_RAM);
-      pbuf_take(frames[count++], frame.data(), static_cast<u16_t>(frame.size()));
+      frames[count++] = HeldFrame::wrap(std::move(in_->frames.front()), in_);
     }
     return count;
   }

@@ -172,3 +172,35 @@ TEST_CASE("what a peer sends waits in order, up to the window") {
   CHECK(read <= TcpConnection::kWindowBytes);
   CHECK(read > TcpConnection::kWindowBytes / 2);
 }
+
+TEST_CASE("small segments that wait keep their bytes and their order, and not their frames") {
+  Pair pair;
+  const std::size_t sizes[] = {1, 1, 700, 3, 511, 512, 1460, 1};
+  constexpr std::size_t kTurns = 1200;
+  Bytes sent;
+  Bytes received;
+  const auto read = [&](std::size_t most) {
+    Bytes bytes(most);
+    bytes.resize(pair.server->read(bytes));
+    received += bytes;
+  };
+  std::size_t large = 0;
+  unsigned next = 0;
+  for (std::size_t i = 0; i < kTurns; ++i) {
+    const std::size_t size = sizes[i % std::size(sizes)];
+    large += size >= 512;
+    Bytes bytes(size);
+    for (auto& each : bytes) each = static_cast<std::byte>(next++ % 251);
+    REQUIRE(pair.client->copy(bytes) == size);
+    sent += bytes;
+    pair.client->push();
+    pair.turn();
+    pair.turn();
+    if (i % 7 == 0) read(1 + i % 1000);
+  }
+  CHECK(pair.wire.to_server->held <= large + 1);
+  CHECK(received.size() < sent.size() / 2);
+  read(sent.size());
+  CHECK(received == sent);
+  CHECK(pair.wire.to_server->held == 0);
+}
