@@ -51,7 +51,7 @@ STEP = """
         ("observation + 1j", "reward", "observation has dtype complex64; its space declares float32"),
         ("observation / np.where(np.arange(8) == 2, -0.0, 1)", "reward", "observation[2] is nan"),
         ("np.where(np.arange(8) == 5, -np.inf, 0)", "reward", "observation[5] is -inf"),
-        ("np.full(8, 1e300)", "reward", "observation[0] is inf"),
+        ("np.full(8, 1e300)", "reward", "observation[0] is 1e+300; its space declares float32"),
         ("observation", "float('nan')", "reward is nan"),
         ("observation", "-np.inf", "reward is -inf"),
         ("observation", "1e39", "reward is 1e+39; a finite float32 is required"),
@@ -257,4 +257,26 @@ def test_a_float64_beyond_float32_is_refused_where_it_appears(own_module):
     batch = make_batch(f"{name}:Far", 1, seed=0)
     batch.start()
     with pytest.raises(EnvironmentFault, match=r"observation\[1\] is 1e\+39; every value must be finite as float32"):
+        batch.step(zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "value"),
+    [("float16", "float64", 1e6), ("int8", "int64", 300), ("uint16", "uint64", 65_536)],
+)
+def test_a_number_that_the_dtype_of_its_space_cannot_hold_is_refused(own_module, dtype, given, value):
+    name = own_module(f"""
+        import gymnasium
+        import numpy as np
+        class Narrow(gymnasium.Env):
+            observation_space = gymnasium.spaces.Box(0, 100, (2,), np.{dtype})
+            action_space = gymnasium.spaces.Discrete(2)
+            def reset(self, **options):
+                return np.zeros(2, np.{given}), {{}}
+            def step(self, action):
+                return np.array([100, {value}], np.{given}), 0.0, False, False, {{}}
+    """)
+    batch = make_batch(f"{name}:Narrow", 1, seed=0)
+    batch.start()
+    with pytest.raises(EnvironmentFault, match=rf"observation\[1\] is {value}; its space declares {dtype}"):
         batch.step(zeros(1))

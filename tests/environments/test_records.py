@@ -62,6 +62,10 @@ def test_records_keep_what_spaces_sample() -> None:
     [
         ({"flag": [0, 2, 0]}, "observation['flag'][1] is 2; 0 to 1 is required"),
         ({"image": np.zeros((2, 2), np.uint8)}, "observation['image'] has shape (2, 2); its space declares (2, 2, 3)"),
+        (
+            {"image": np.full((2, 2, 3), 256, np.uint16)},
+            "observation['image'][0, 0, 0] is 256; its space declares uint8",
+        ),
         ({"image": np.zeros((2, 2, 3))}, "observation['image'] has dtype float64; its space declares uint8"),
         ({"inner": (3, np.zeros(2))}, "observation['inner'][0] is 3; -1 to 2 is required"),
         ({"inner": (0.5, np.zeros(2))}, "observation['inner'][0] has dtype float64; its space declares int64"),

@@ -178,6 +178,7 @@ class Scripted(VectorEnv[Any, Any, Any]):
         ({"observation": (np.zeros((2, 3)), {})}, r"observation is \(array\(.*; an array is required"),
         ({"reward": ([0], 1)}, r"reward is \(\[0\], 1\); an array is required"),
         ({"observation": np.full((2, 3), "a")}, "observation has dtype str32; its space declares float32"),
+        ({"observation": np.full((2, 3), 1e39)}, r"observation\[0, 0\] is 1e\+39; its space declares float32"),
         ({"observation": np.array([[0, 0, 0], [0, np.inf, 0]])}, r"index 5, .*: observation\[1\] is inf; every value"),
     ],
 )

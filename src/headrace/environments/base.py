@@ -19,7 +19,9 @@ __all__ = [
     "OpenEpisode",
     "Suite",
     "VectorSuite",
+    "cast",
     "episode_seed",
+    "read_array",
     "read_flag",
     "read_reward",
 ]
@@ -56,6 +58,21 @@ def read_array(name: str, value: Any) -> Array:
     except ValueError:
         shown = " ".join(repr(value).split())
         raise EnvironmentFault(f"{name} is {shown:.60}; an array is required") from None
+
+
+def cast(name: str, array: Array, dtype: np.dtype[Any]) -> Array:
+    """`array` as its space's `dtype`; raises EnvironmentFault if that has another kind of numbers or can't hold one."""
+    if array.dtype == dtype:
+        return array
+    if not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise EnvironmentFault(f"{name} has dtype {array.dtype.name}; its space declares {dtype.name}")
+    with np.errstate(over="ignore"):
+        result = array.astype(dtype)
+    lost = np.isinf(result) & np.isfinite(array) if dtype.kind == "f" else result != array
+    if lost.any():
+        where = np.argwhere(lost)[0].tolist()
+        raise EnvironmentFault(f"{name}{where or ''} is {array[tuple(where)]}; its space declares {dtype.name}")
+    return result
 
 
 def read_reward(reward: Any) -> float:
@@ -119,7 +136,7 @@ class EnvironmentBatch(ABC):
 
     @property
     def episodes(self) -> int:
-        """Number of finished episodes of all environments, including those before a `restore`."""
+        """Number of episodes of all environments before the open ones, those before a `restore` included."""
         return sum(self._episode)
 
     def take_episodes(self) -> list[Episode]:

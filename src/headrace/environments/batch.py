@@ -11,6 +11,7 @@ from headrace.environments.base import (
     EnvironmentBatch,
     Episode,
     OpenEpisode,
+    cast,
     episode_seed,
     read_array,
     read_flag,
@@ -256,13 +257,9 @@ class SingleEnvironments(EnvironmentBatch):
             return
         if type(observation) is not np.ndarray or observation.dtype != self._dtype:
             try:
-                observation = read_array("observation", observation)
+                observation = cast("observation", read_array("observation", observation), self._dtype)
             except EnvironmentFault as error:
                 self._fault(index, str(error))
-            if not np.can_cast(observation.dtype, self._dtype, "same_kind"):
-                self._fault(
-                    index, f"observation has dtype {observation.dtype.name}; its space declares {self._dtype.name}"
-                )
         if observation.shape != self._shape:
             self._fault(index, f"observation has shape {observation.shape}; its space declares {self._shape}")
         out[row] = observation

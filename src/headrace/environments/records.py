@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from headrace.environments.base import cast
 from headrace.errors import EnvironmentFault
 from headrace.types import Array, Part
 
@@ -221,21 +222,20 @@ def _write(slot: _Slot, value: Any, out: Array) -> None:
         shown = " ".join(repr(value).split())
         raise EnvironmentFault(f"{label} is {shown:.60}; its space declares {part.dtype} {part.shape}") from None
     whole = slot.low is not None and array.dtype.kind in "biu"  # in range, so that any integer type will do
-    if array.dtype != dtype and not (whole or np.can_cast(array.dtype, dtype, "same_kind")):
-        raise EnvironmentFault(f"{label} has dtype {array.dtype.name}; its space declares {part.dtype}")
+    stored = array if whole else cast(label, array, dtype)
     shape = (*out.shape[:-1], *part.shape)
     if array.shape != shape:
         raise EnvironmentFault(f"{label} has shape {array.shape}; its space declares {part.shape}")
     if slot.low is not None:
         _require_range(label, array, slot.low, slot.high)
     elif dtype.kind == "f":
-        finite = finite_float32(array)
+        finite = finite_float32(stored)
         if not finite.all():
             where = np.argwhere(~finite)[0].tolist()
             raise EnvironmentFault(
-                f"{label}{where or ''} is {array[tuple(where)]}; every value must be finite as float32"
+                f"{label}{where or ''} is {stored[tuple(where)]}; every value must be finite as float32"
             )
-    out[..., slot.place].view(dtype)[:] = array.reshape(*shape[: out.ndim - 1], -1)
+    out[..., slot.place].view(dtype)[:] = stored.reshape(*shape[: out.ndim - 1], -1)
 
 
 def _require_range(label: str, array: Array, low: Array, high: Array | None) -> None:

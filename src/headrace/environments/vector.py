@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed, read_array
+from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, cast, episode_seed, read_array
 from headrace.environments.calls import calling
 from headrace.environments.records import FLOAT32_MAX, MASK, finite_float32, row_of
 from headrace.environments.spaces import convert_spaces
@@ -219,16 +219,18 @@ class VectorEnvironments(EnvironmentBatch):
 
     def _checked(self, array: Array, shape: tuple[int, ...], index: int | None = None) -> Array:
         """An observation of environment `index`, or, without it, those of all of them, [E, *O]."""
-        if not np.can_cast(array.dtype, self._dtype, "same_kind"):
-            self._fault(index, f"observation has dtype {array.dtype.name}; its space declares {self._dtype.name}")
         if array.shape != shape:
             self._fault(index, f"observation has shape {array.shape}; {shape} is required by its space")
-        if self._dtype.kind == "f" and not finite_float32(array).all():
-            where = np.argwhere(~finite_float32(array))[0].tolist()
-            value = array[tuple(where)]
+        try:
+            stored = cast("observation", array, self._dtype)
+        except EnvironmentFault as error:
+            self._fault(index, str(error))
+        if self._dtype.kind == "f" and not finite_float32(stored).all():
+            where = np.argwhere(~finite_float32(stored))[0].tolist()
+            value = stored[tuple(where)]
             index = where.pop(0) if index is None else index
             self._fault(index, f"observation{where or ''} is {value}; every value must be finite as float32")
-        return array
+        return stored
 
     def _store_row(self, out: Array, index: int, observation: Any, info: Mapping[str, Any], *, final: bool) -> None:
         """Stores the observation of one environment."""
