@@ -220,7 +220,7 @@ def test_an_environment_without_faults(own: None) -> None:
 @pytest.mark.parametrize(
     ("name", "subject", "level", "text"),
     [
-        ("Endless", "episodes", "warning", "none ended in 200 steps, and there is no limit"),
+        ("Endless", "episodes", "warning", "none ended in 200 steps, and Gymnasium knows no limit"),
         ("Outside", "observations", "warning", "outside [0.5, 1]"),
         ("Outside", "batch", "ok", ""),
         ("Large", "rewards", "warning", "0 to 1e+04"),

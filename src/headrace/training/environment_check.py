@@ -199,8 +199,9 @@ def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -
     length = 0
     for step in range(1, steps + 1):
         clock.beat()
+        action = _sample(environment, observation, info)
         begin = monotonic()
-        observation, reward, terminated, truncated, info = environment.step(_sample(environment, observation, info))
+        observation, reward, terminated, truncated, info = environment.step(action)
         trace.seconds.append(monotonic() - begin)
         trace.look(f"step {step}", observation, info)
         trace.rewards.append(read_reward(reward))
@@ -271,7 +272,7 @@ def _judge_episodes(lengths: list[int], steps: int, limit: int | None) -> Findin
         return Finding("ok", "episodes", f"{len(lengths):,} ended, of {mean:,.0f} steps on average")
     if limit is not None:
         return Finding("ok", "episodes", f"none ended in {steps:,} steps; each is cut at {limit:,}")
-    text = f"none ended in {steps:,} steps, and there is no limit (gymnasium.wrappers.TimeLimit sets one)"
+    text = f"none ended in {steps:,} steps, and Gymnasium knows no limit (gymnasium.wrappers.TimeLimit sets one)"
     return Finding("warning", "episodes", f"{text}; evaluations cut them at {LONGEST_EPISODE:,}")
 
 
