@@ -57,7 +57,9 @@ def make_batch(spec: EnvironmentSpec, size: int = 32, seed: int = 0) -> Batch:
 
 
 def make_updater(spec: EnvironmentSpec, seed: int = 0, engine: Engine = "auto", **settings: Any) -> A3CUpdater:
-    return A3CUpdater(A3C(**{"hidden": (32,), **settings}), spec, CPU, seed, engine=engine)
+    updater = A3C(**{"hidden": (32,), **settings}).make_updater(spec, CPU, seed, engine=engine)
+    assert isinstance(updater, A3CUpdater)
+    return updater
 
 
 @SPECS
@@ -212,10 +214,10 @@ def test_updates_by_other_workers_are_not_visible_within_a_rollout(topology: Top
     config = A3C(hidden=(8,), learning_rate=0.1)
     vectors = topology.open_vectors(config, Endpoint(""))
     assert vectors is not None
-    A3CUpdater(config, DISCRETE, CPU, 0, vectors)  # that of the training process
+    config.make_updater(DISCRETE, CPU, 0, vectors)  # that of the training process
     [handle] = vectors.handles
-    one = A3CUpdater(config, DISCRETE, CPU, 0, lambda *values: handle.open(*values, Endpoint(""), 0, 0))
-    other = A3CUpdater(config, DISCRETE, CPU, 0, lambda *values: handle.open(*values, Endpoint(""), 1, 0))
+    one = config.make_updater(DISCRETE, CPU, 0, lambda *values: handle.open(*values, Endpoint(""), 0, 0))
+    other = config.make_updater(DISCRETE, CPU, 0, lambda *values: handle.open(*values, Endpoint(""), 1, 0))
     batch = make_batch(DISCRETE)
     one.pull()
     before = one.act(batch.observation)

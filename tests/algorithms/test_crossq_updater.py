@@ -27,7 +27,9 @@ VECTORS = ("critics", "policy", "temperature", "critic_statistics", "policy_stat
 
 def make_updater(seed: int = 0, engine: Engine = "auto", **settings: Any) -> CrossQUpdater:
     small = {"hidden": (16,), "critic_hidden": (24, 16), "batch_size": 32, "renormalization_starts": 3}
-    return CrossQUpdater(CrossQ(**{**small, **settings}), SPEC, CPU, seed, engine=engine)
+    updater = CrossQ(**{**small, **settings}).make_updater(SPEC, CPU, seed, engine=engine)
+    assert isinstance(updater, CrossQUpdater)
+    return updater
 
 
 class Normalized:
@@ -156,7 +158,7 @@ def test_seven_updates_equal_a_twin_written_out(engine: Engine) -> None:
         statistics_momentum=0.9,
         renormalization_starts=2,
     )
-    updater = CrossQUpdater(config, SPEC, CPU, 0, open_, engine)
+    updater = config.make_updater(SPEC, CPU, 0, open_, engine)
     twin = Twin(updater.state(), rates, 0.9)
     for seed in range(7):
         batch = make_batch(seed=seed)
@@ -176,7 +178,7 @@ def test_of_several_sets_each_has_its_first_updates_without_renormalization() ->
 
     def last(vector: type[LocalVector], starts: int) -> dict[str, NDArray[np.float32]]:
         config = CrossQ(hidden=(16,), critic_hidden=(24, 16), policy_update_period=1, renormalization_starts=starts)
-        updater = CrossQUpdater(config, SPEC, CPU, 0, vector)
+        updater = config.make_updater(SPEC, CPU, 0, vector)
         for seed in range(6):
             updater.update(updater.transfer(make_batch(seed=seed)))
         return updater.state()
@@ -193,7 +195,7 @@ def test_engines_stay_together_over_a_thousand_updates_with_sgd() -> None:
         return LocalVector(initial, options if options.kind == "sgd" else OptimizerOptions("sgd", learning_rate=3e-3))
 
     config = CrossQ(hidden=(16,), critic_hidden=(24, 16), batch_size=32, renormalization_starts=300)
-    first, second = (CrossQUpdater(config, SPEC, CPU, 0, open_, engine) for engine in ("native", "torch"))
+    first, second = (config.make_updater(SPEC, CPU, 0, open_, engine) for engine in ("native", "torch"))
     before = first.state()
     for seed in range(1000):
         batch = make_batch(seed=seed % 50)
@@ -266,7 +268,7 @@ def test_each_part_has_its_own_vector_and_learning_rate() -> None:
     config = CrossQ(
         hidden=(16,), critic_hidden=(24,), critic_learning_rate=0.2, temperature_learning_rate=0.3, adam_beta1=0.25
     )
-    CrossQUpdater(config, SPEC, CPU, 0, open_)
+    config.make_updater(SPEC, CPU, 0, open_)
     norms = [2 * 2 * (5 + 24), 2 * (3 + 16)]
     assert [count for count, _ in opened] == [
         2 * (24 * 6 + 25) + norms[0],
@@ -354,5 +356,5 @@ def test_weights_are_those_of_a_plain_policy_that_acts_the_same() -> None:
 )
 def test_unsupported_environments_are_refused(spec: EnvironmentSpec, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        CrossQUpdater(CrossQ(), spec, CPU, 0)
+        CrossQ().make_updater(spec, CPU, 0)
     assert str(caught.value).startswith(message)

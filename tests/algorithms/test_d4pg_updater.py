@@ -24,7 +24,9 @@ NEVER = 10**9
 
 def make_updater(seed: int = 0, engine: Engine = "auto", **settings: Any) -> D4PGUpdater:
     small = {"hidden": (16,), "critic_hidden": (24, 16), "atoms": 11, "value_min": -3.0, "value_max": 3.0}
-    return D4PGUpdater(D4PG(**{**small, "batch_size": 32, **settings}), SPEC, CPU, seed, engine=engine)
+    updater = D4PG(**{**small, "batch_size": 32, **settings}).make_updater(SPEC, CPU, seed, engine=engine)
+    assert isinstance(updater, D4PGUpdater)
+    return updater
 
 
 def layouts(updater: D4PGUpdater) -> dict[str, Layout]:
@@ -164,7 +166,7 @@ def test_policy_gradient_of_a_linear_case_by_hand() -> None:
     """
     spec = EnvironmentSpec((1,), "float32", 1, continuous=True)
     config = D4PG(hidden=(), critic_hidden=(2,), atoms=2, value_min=-1.0, value_max=1.0, target_update_period=NEVER)
-    updater = D4PGUpdater(config, spec, CPU, 0)
+    updater = config.make_updater(spec, CPU, 0)
     state: dict[str, Any] = {"policy.action.weight": [[0.5]], "policy.action.bias": [0.1]}
     # LayerNorm of (h, -h) is (1, -1) sign(h) up to its epsilon: with a large epsilon's share, h / sqrt(h^2 + 1e-5)
     state |= {"critic.first.weight": [[0.0, 1e-3], [0.0, -1e-3]], "critic.first.bias": 0}

@@ -40,7 +40,9 @@ def make_batch(size: int = 32, seed: int = 0) -> Batch:
 
 def make_updater(seed: int = 0, engine: Engine = "auto", **settings: Any) -> DQNUpdater:
     config = DQN(**{"hidden": (32,), "batch_size": 32} | settings)
-    return DQNUpdater(config, SPEC, CPU, seed, engine=engine)
+    updater = config.make_updater(SPEC, CPU, seed, engine=engine)
+    assert isinstance(updater, DQNUpdater)
+    return updater
 
 
 @pytest.fixture(params=["native", "torch"])
@@ -89,7 +91,7 @@ def test_targets_of_averaged_parameters_are_copied_after_a_period_of_each_worker
         return AveragedVector(model, 0, 1, seed=0)
 
     config = DQN(hidden=(32,), batch_size=32, target_update_period=3)
-    updater = DQNUpdater(config, SPEC, CPU, 0, open_vector)
+    updater = config.make_updater(SPEC, CPU, 0, open_vector)
     assert target_lags(updater) == [True] * 5 + [False]
 
 
@@ -162,7 +164,7 @@ def test_target_catches_up_with_updates_by_other_workers() -> None:
         return opened[0]
 
     settings = {"target_update_period": 2, "target_update_rate": 0.5}
-    updater = DQNUpdater(DQN(hidden=(32,), **settings), SPEC, CPU, 0, open_)  # type: ignore[arg-type]
+    updater = DQN(hidden=(32,), **settings).make_updater(SPEC, CPU, 0, open_)  # type: ignore[arg-type]
     before = updater.state()["target.q.weight"]
     opened[0].gradient.fill(1.0)
     for _ in range(5):  # as if others had: versions 2 and 4 have passed
@@ -174,7 +176,7 @@ def test_target_catches_up_with_updates_by_other_workers() -> None:
 def test_vectors_of_another_size_are_refused() -> None:
     options = OptimizerOptions("sgd", learning_rate=0.1, decay=0.0, epsilon=1e-8)
     with pytest.raises(CheckpointError, match="has 7 parameters, and these settings make 260"):
-        DQNUpdater(DQN(hidden=(32,)), SPEC, CPU, 0, lambda *_: LocalVector(np.zeros(7, np.float32), options))
+        DQN(hidden=(32,)).make_updater(SPEC, CPU, 0, lambda *_: LocalVector(np.zeros(7, np.float32), options))
 
 
 def test_restored_state_continues_bit_for_bit(engine: Engine) -> None:
@@ -246,7 +248,7 @@ def test_a_loss_that_is_not_finite_is_returned_without_a_warning(engine: Engine)
 
 def test_state_of_another_network_is_refused() -> None:
     with pytest.raises(CheckpointError, match="does not fit these settings"):
-        make_updater().load(DQNUpdater(DQN(hidden=(16,)), SPEC, CPU, 0).state())
+        make_updater().load(DQN(hidden=(16,)).make_updater(SPEC, CPU, 0).state())
 
 
 def test_continuous_actions_are_refused() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from headrace import DynaQ
-from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.errors import ConfigError
 from headrace.types import EnvironmentSpec
 
@@ -59,4 +58,4 @@ def test_only_vectors_of_floats_have_a_world_model(spec: EnvironmentSpec) -> Non
 
 def test_continuous_actions_are_refused_naming_dyna_q() -> None:
     with pytest.raises(ConfigError, match="algorithm is dyna-q, and the environment's actions are continuous"):
-        DQNUpdater(DynaQ(), EnvironmentSpec((4,), "float32", 2, continuous=True), "cpu", 0)
+        DynaQ().make_updater(EnvironmentSpec((4,), "float32", 2, continuous=True), "cpu", 0)

@@ -26,7 +26,9 @@ NEVER = 10**9
 
 def make_updater(seed: int = 0, engine: Engine = "auto", **settings: Any) -> SACUpdater:
     small = {"hidden": (16,), "critic_hidden": (24, 16), "batch_size": 32}
-    return SACUpdater(SAC(**{**small, **settings}), SPEC, CPU, seed, engine=engine)
+    updater = SAC(**{**small, **settings}).make_updater(SPEC, CPU, seed, engine=engine)
+    assert isinstance(updater, SACUpdater)
+    return updater
 
 
 class Twin:
@@ -211,7 +213,7 @@ def test_each_part_has_its_own_vector_and_learning_rate() -> None:
         return LocalVector(initial, options)
 
     config = SAC(hidden=(16,), critic_hidden=(24,), critic_learning_rate=0.2, temperature_learning_rate=0.3)
-    SACUpdater(config, SPEC, CPU, 0, open_)
+    config.make_updater(SPEC, CPU, 0, open_)
     assert [count for count, _ in opened] == [16 * 4 + 4 * 17, 2 * (24 * 6 + 25), 1]
     assert {options.kind for _, options in opened} == {"adam"}
     np.testing.assert_allclose([options.learning_rate for _, options in opened], [3e-4, 0.2, 0.3], rtol=1e-6)
@@ -225,7 +227,7 @@ def test_targets_catch_up_with_updates_by_other_workers() -> None:
         return opened[-1]
 
     config = SAC(hidden=(16,), critic_hidden=(24,), target_update_period=2, target_update_rate=0.5)
-    updater = SACUpdater(config, SPEC, CPU, 0, open_)
+    updater = config.make_updater(SPEC, CPU, 0, open_)
     before = updater.state()["target_critics.weights.0"]
     policy, critics, _ = opened
     critics.gradient.fill(1.0)
@@ -331,5 +333,5 @@ def test_the_actors_graph_gives_means_and_log_deviations() -> None:
 )
 def test_unsupported_environments_are_refused(spec: EnvironmentSpec, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        SACUpdater(SAC(), spec, CPU, 0)
+        SAC().make_updater(spec, CPU, 0)
     assert str(caught.value).startswith(message)

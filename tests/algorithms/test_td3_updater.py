@@ -31,7 +31,9 @@ def settings_of(**settings: Any) -> TD3:
 
 
 def make_updater(seed: int = 0, engine: Engine = "auto", **settings: Any) -> TD3Updater:
-    return TD3Updater(settings_of(**settings), SPEC, CPU, seed, engine=engine)
+    updater = settings_of(**settings).make_updater(SPEC, CPU, seed, engine=engine)
+    assert isinstance(updater, TD3Updater)
+    return updater
 
 
 def shared_updater(**settings: Any) -> tuple[TD3Updater, LocalVector, LocalVector]:
@@ -42,7 +44,7 @@ def shared_updater(**settings: Any) -> tuple[TD3Updater, LocalVector, LocalVecto
         opened.append(LocalVector(initial, options))
         return opened[-1]
 
-    updater = TD3Updater(settings_of(**settings), SPEC, CPU, 0, open_vector)
+    updater = settings_of(**settings).make_updater(SPEC, CPU, 0, open_vector)
     critics, policy = opened
     return updater, critics, policy
 
@@ -273,7 +275,7 @@ def test_the_critics_vector_comes_first_and_each_part_has_its_own_learning_rate(
         opened.append((len(initial), options))
         return LocalVector(initial, options)
 
-    TD3Updater(settings_of(critic_hidden=(24,), critic_learning_rate=0.2), SPEC, CPU, 0, open_vector)
+    settings_of(critic_hidden=(24,), critic_learning_rate=0.2).make_updater(SPEC, CPU, 0, open_vector)
     assert [count for count, _ in opened] == [2 * (24 * 6 + 25), 16 * 4 + 2 * 17]
     assert {options.kind for _, options in opened} == {"adam"}
     np.testing.assert_allclose([options.learning_rate for _, options in opened], [0.2, 3e-4], rtol=1e-6)
@@ -352,5 +354,5 @@ def test_the_actors_graph_gives_the_policy_s_actions() -> None:
 )
 def test_unsupported_environments_are_refused(spec: EnvironmentSpec, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        TD3Updater(TD3(), spec, CPU, 0)
+        TD3().make_updater(spec, CPU, 0)
     assert str(caught.value).startswith(message)

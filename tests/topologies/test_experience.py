@@ -6,7 +6,6 @@ import pytest
 
 from headrace import DQN, R2D2
 from headrace.algorithms.config import OffPolicy
-from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.errors import ConfigError
 from headrace.servers import EmbeddedServer
 from headrace.topologies.base import RunContext
@@ -24,7 +23,7 @@ def options_of(algorithm: OffPolicy) -> dict[str, Any]:
 
 def add(**settings: Any) -> dict[str, float]:
     algorithm = DQN(**{"batch_size": 32, "learning_starts": 100, "replay_capacity": 1_000, **settings})
-    updater = DQNUpdater(algorithm, SPEC, "cpu", 0)
+    updater = algorithm.make_updater(SPEC, "cpu", 0)
     context = RunContext("ALE/Breakout-v5", SPEC, 0, algorithm, updater, EmbeddedServer())
     return add_table(context, environments=2, chunk_steps=50).stats()
 

@@ -170,7 +170,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def updater_class(self) -> "Callable[..., Updater]":
-        """The class of its updater, called with these settings and the arguments of make_updater().
+        """The class of its updater, called with these settings, the environment's spaces and a `NetworkOpener`.
 
         It is imported here: actors do without it.
         """
@@ -185,10 +185,17 @@ class Algorithm(ABC):
     ) -> "Updater":
         """Networks and optimizers; raises ConfigError as require_spaces(), or if the engine can't compute them.
 
-        `device` is "cpu", or a GPU as torch names it. `open_vector` opens the parameter vectors that workers share; by
-        default they belong to this process. `engine` computes the networks.
+        `seed` determines initial values and noise. `device` is "cpu", or a GPU as torch names it. `open_vector` opens
+        the parameter vectors that workers share; by default they belong to this process. `engine` computes the
+        networks.
         """
-        return self.updater_class()(self, spec, device, seed, open_vector, engine)
+        from headrace.algorithms.engine import choose_engine
+        from headrace.algorithms.opener import NetworkOpener
+
+        self.require_spaces(spec)
+        chosen = choose_engine(engine, device, self.architecture(spec), self.other_widths)
+        opener = NetworkOpener(chosen, device, open_vector, np.random.Generator(np.random.PCG64(seed)))
+        return self.updater_class()(self, spec, opener)
 
     @abstractmethod
     def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:

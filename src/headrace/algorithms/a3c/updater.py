@@ -18,11 +18,8 @@ from headrace.algorithms.a3c.rules import (
 )
 from headrace.algorithms.a3c.sampling import sample_categorical, sample_gaussian
 from headrace.algorithms.base import Update
-from headrace.algorithms.config import Engine
-from headrace.algorithms.engine import choose_engine
 from headrace.algorithms.learned import optimizer_options
 from headrace.algorithms.opener import NetworkOpener
-from headrace.gradients.base import OpenVector
 from headrace.gradients.flat import clip_norm, read_vector, write_vector
 from headrace.networks.actor_critic import ActorCritic
 from headrace.types import Array, Batch, EnvironmentSpec
@@ -34,26 +31,14 @@ class A3CUpdater:
     """Policy and value, and the vector of their parameters; implements `algorithms.base.Updater` and `RolloutPolicy`.
 
     The caller must pull() before each rollout: update() computes the gradient at the parameters that chose the actions.
-    See `Algorithm.make_updater()` for the arguments and errors.
     """
 
-    def __init__(
-        self,
-        config: A3C,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: OpenVector | None = None,
-        engine: Engine = "auto",
-    ) -> None:
-        config.require_spaces(spec)
+    def __init__(self, config: A3C, spec: EnvironmentSpec, opener: NetworkOpener) -> None:
         self._config = config
         self._continuous = spec.continuous
         self.architecture = config.architecture(spec)
         self._sigmas = spec.actions if spec.continuous else 0
         network = ActorCritic(self.architecture, config.trunk, self._sigmas)
-        random = np.random.Generator(np.random.PCG64(seed))
-        opener = NetworkOpener(choose_engine(engine, device, self.architecture), device, open_vector, random)
         self._vector, self._network = opener.learned(network, optimizer_options(config))
 
     @property

@@ -7,18 +7,16 @@ from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
-from headrace.algorithms.config import Engine
 from headrace.algorithms.crossq.config import CrossQ
 from headrace.algorithms.crossq.rules import joint_gradient, renormalization_limits, statistics_options
 from headrace.algorithms.delay import Delay
-from headrace.algorithms.engine import choose_engine, open_normalized_network
 from headrace.algorithms.learned import Follower, Learned
 from headrace.algorithms.off_policy import OffPolicyUpdater
 from headrace.algorithms.opener import NetworkOpener
 from headrace.algorithms.sac.rules import policy_gradient, sample, smaller_gradient, soft_target
 from headrace.algorithms.sac.temperature import Temperature, temperature_layout
 from headrace.algorithms.targets import critic_loss
-from headrace.gradients.base import OpenVector, ParameterVector
+from headrace.gradients.base import ParameterVector
 from headrace.gradients.flat import read_vector
 from headrace.networks.normalized_streams import Limits, NormalizedStreams
 from headrace.types import Array, Batch, EnvironmentSpec
@@ -34,27 +32,15 @@ class CrossQUpdater(OffPolicyUpdater):
     The statistics of critics and policy each are a vector, too: the gradient is their distance from the batch's, and
     gradient descent with the rate 1 - momentum makes them moving averages. So they are shared, saved and restored
     wherever parameters are. An update is one of the critics; the policy and the temperature are part of it if the
-    policy's updates are fewer than one for each `policy_update_period` of the critics' (`Delay`). See
-    `Algorithm.make_updater()` for the arguments. Raises ConfigError also if the policy is not an MLP.
+    policy's updates are fewer than one for each `policy_update_period` of the critics' (`Delay`).
     """
 
-    def __init__(
-        self,
-        config: CrossQ,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: OpenVector | None = None,
-        engine: Engine = "auto",
-    ) -> None:
-        config.require_spaces(spec)
+    def __init__(self, config: CrossQ, spec: EnvironmentSpec, opener: NetworkOpener) -> None:
         self._config = config
         architecture = config.architecture(spec)
         self._description = policy = NormalizedStreams.policy(architecture)
         critics = NormalizedStreams.critics(architecture, spec.actions, config.critic_hidden, _CRITICS)
-        chosen = choose_engine(engine, device, architecture, config.other_widths)
-        self._random = np.random.Generator(np.random.PCG64(seed))
-        opener = NetworkOpener(chosen, device, open_vector, self._random)
+        self._random = opener.random
 
         def adam(rate: float) -> OptimizerOptions:
             return OptimizerOptions("adam", learning_rate=rate, beta1=config.adam_beta1)
@@ -69,12 +55,8 @@ class CrossQUpdater(OffPolicyUpdater):
             "policy_statistics": opener.vector(policy.statistics, averaging),
         }
         self._delay = Delay(self._vectors["critics"], self._vectors["policy"], config.policy_update_period)
-        self._normalized_policy = open_normalized_network(
-            chosen, policy, self._vectors["policy"], self._vectors["policy_statistics"]
-        )
-        self._critics = open_normalized_network(
-            chosen, critics, self._vectors["critics"], self._vectors["critic_statistics"]
-        )
+        self._normalized_policy = opener.normalized(policy, self._vectors["policy"], self._vectors["policy_statistics"])
+        self._critics = opener.normalized(critics, self._vectors["critics"], self._vectors["critic_statistics"])
         self.temperature = Temperature(self._vectors["temperature"], config.target_entropy, spec.actions)
         super().__init__(
             architecture,

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.algorithms.base import Update
-from headrace.algorithms.config import Engine
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.d4pg.rules import (
     cross_entropy,
@@ -15,12 +14,10 @@ from headrace.algorithms.d4pg.rules import (
     policy_gradient,
     value_gradient,
 )
-from headrace.algorithms.engine import choose_engine
 from headrace.algorithms.learned import Follower, Learned, adam
 from headrace.algorithms.off_policy import OffPolicyUpdater
 from headrace.algorithms.opener import NetworkOpener
 from headrace.algorithms.targets import project, softmax
-from headrace.gradients.base import OpenVector
 from headrace.networks.critic import Critic
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Array, EnvironmentSpec
@@ -32,21 +29,9 @@ _SMALLEST_PRIORITY = 1e-6  # a divergence of 0, or rounded just below it, is sti
 
 
 class D4PGUpdater(OffPolicyUpdater):
-    """Policy and critic, each in a vector with its own Adam, and their targets.
+    """Policy and critic, each in a vector with its own Adam, and their targets."""
 
-    See `Algorithm.make_updater()` for the arguments. Raises ConfigError also if observations need a CNN.
-    """
-
-    def __init__(
-        self,
-        config: D4PG,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: OpenVector | None = None,
-        engine: Engine = "auto",
-    ) -> None:
-        config.require_spaces(spec)
+    def __init__(self, config: D4PG, spec: EnvironmentSpec, opener: NetworkOpener) -> None:
         self._config = config
         architecture = config.architecture(spec)
         # Without the tanh, whose input the policy's loss contains.
@@ -57,8 +42,6 @@ class D4PGUpdater(OffPolicyUpdater):
         )
         policy = PolicyNetwork(linear)
         critic = Critic(architecture, spec.actions, config.critic_hidden, config.atoms)
-        chosen = choose_engine(engine, device, architecture, config.other_widths)
-        opener = NetworkOpener(chosen, device, open_vector, np.random.Generator(np.random.PCG64(seed)))
         self._policy_vector, self._policy = opener.learned(policy, adam(config.learning_rate))
         self._critic_vector, self._critic = opener.learned(critic, adam(config.critic_learning_rate))
         target_policy, self._target_policy = opener.target(policy, self._policy_vector)

@@ -6,15 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.algorithms.base import Update
-from headrace.algorithms.config import Engine
 from headrace.algorithms.dqn.branches import branch_loss, branch_target
 from headrace.algorithms.dqn.config import DQN
-from headrace.algorithms.engine import choose_engine
 from headrace.algorithms.learned import Follower, Learned, optimizer_options
 from headrace.algorithms.off_policy import OffPolicyUpdater
 from headrace.algorithms.opener import NetworkOpener
 from headrace.algorithms.targets import double_q_target, huber, q_gradient, q_target, squared, td_error
-from headrace.gradients.base import OpenVector
 from headrace.gradients.flat import clip_norm
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import EnvironmentSpec
@@ -23,26 +20,13 @@ __all__ = ["DQNUpdater"]
 
 
 class DQNUpdater(OffPolicyUpdater):
-    """The Q network, the vector of its parameters, and its target network.
+    """The Q network, the vector of its parameters, and its target network."""
 
-    See `Algorithm.make_updater()` for the arguments and errors.
-    """
-
-    def __init__(
-        self,
-        config: DQN,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: OpenVector | None = None,
-        engine: Engine = "auto",
-    ) -> None:
-        config.require_spaces(spec)
+    def __init__(self, config: DQN, spec: EnvironmentSpec, opener: NetworkOpener) -> None:
         self._config = config
         self._branches = spec.branches
         architecture = config.architecture(spec)
-        network, random = PolicyNetwork(architecture), np.random.Generator(np.random.PCG64(seed))
-        opener = NetworkOpener(choose_engine(engine, device, architecture), device, open_vector, random)
+        network = PolicyNetwork(architecture)
         vector, policy = opener.learned(network, optimizer_options(config))
         target, self._target = opener.target(network, vector)
         self._loss = huber if config.loss == "huber" else squared

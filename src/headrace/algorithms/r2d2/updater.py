@@ -6,15 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.algorithms.base import Update
-from headrace.algorithms.config import Engine
-from headrace.algorithms.engine import choose_engine
 from headrace.algorithms.learned import Follower, Learned, Target, optimizer_options
 from headrace.algorithms.off_policy import OffPolicyUpdater
 from headrace.algorithms.opener import NetworkOpener
 from headrace.algorithms.r2d2.config import R2D2
 from headrace.algorithms.r2d2.rules import n_step_returns, rescale, unscale, window_priority
 from headrace.algorithms.targets import double_q_target, huber, q_gradient, q_target, squared, td_error
-from headrace.gradients.base import OpenVector
 from headrace.gradients.flat import clip_norm
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Array, Batch, EnvironmentSpec
@@ -23,26 +20,13 @@ __all__ = ["R2D2Updater"]
 
 
 class R2D2Updater(OffPolicyUpdater):
-    """The recurrent Q network, the vector of its parameters, and its target network.
+    """The recurrent Q network, the vector of its parameters, and its target network."""
 
-    See `Algorithm.make_updater()` for the arguments and errors.
-    """
-
-    def __init__(
-        self,
-        config: R2D2,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: OpenVector | None = None,
-        engine: Engine = "auto",
-    ) -> None:
-        config.require_spaces(spec)
+    def __init__(self, config: R2D2, spec: EnvironmentSpec, opener: NetworkOpener) -> None:
         self._config = config
         self._form = config.window_form(spec)
         architecture = config.architecture(spec)
-        network, random = PolicyNetwork(architecture), np.random.Generator(np.random.PCG64(seed))
-        opener = NetworkOpener(choose_engine(engine, device, architecture), device, open_vector, random)
+        network = PolicyNetwork(architecture)
         from headrace.networks.torch_network import RecurrentNetwork
 
         vector = opener.vector(network.layout, optimizer_options(config))

@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.algorithms.base import Update
-from headrace.algorithms.config import Engine
-from headrace.algorithms.engine import choose_engine
 from headrace.algorithms.learned import Follower, Learned, adam
 from headrace.algorithms.off_policy import OffPolicyUpdater
 from headrace.algorithms.opener import NetworkOpener
@@ -15,7 +13,6 @@ from headrace.algorithms.sac.config import SAC
 from headrace.algorithms.sac.rules import policy_gradient, sample, smaller_gradient, soft_target
 from headrace.algorithms.sac.temperature import Temperature, temperature_layout
 from headrace.algorithms.targets import critic_gradient, critic_loss
-from headrace.gradients.base import OpenVector
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.twin_critics import TwinCritics
 from headrace.types import EnvironmentSpec
@@ -26,26 +23,14 @@ __all__ = ["SACUpdater"]
 class SACUpdater(OffPolicyUpdater):
     """Policy, twin critics with their targets, and temperature.
 
-    The policy, the critics and the log temperature each have a parameter vector with its own Adam. See
-    `Algorithm.make_updater()` for the arguments. Raises ConfigError also if observations need a CNN.
+    The policy, the critics and the log temperature each have a parameter vector with its own Adam.
     """
 
-    def __init__(
-        self,
-        config: SAC,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: OpenVector | None = None,
-        engine: Engine = "auto",
-    ) -> None:
-        config.require_spaces(spec)
+    def __init__(self, config: SAC, spec: EnvironmentSpec, opener: NetworkOpener) -> None:
         architecture = config.architecture(spec)
         policy = PolicyNetwork(architecture)
         critics = TwinCritics(architecture, spec.actions, config.critic_hidden)
-        chosen = choose_engine(engine, device, architecture, config.other_widths)
-        self._random = np.random.Generator(np.random.PCG64(seed))
-        opener = NetworkOpener(chosen, device, open_vector, self._random)
+        self._random = opener.random
         policy_vector, self._policy = opener.learned(policy, adam(config.learning_rate))
         critics_vector, self._critics = opener.learned(critics, adam(config.critic_learning_rate))
         temperature = temperature_layout(config.initial_temperature)

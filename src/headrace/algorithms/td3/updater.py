@@ -6,16 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.algorithms.base import Update
-from headrace.algorithms.config import Engine
 from headrace.algorithms.delay import Delay
-from headrace.algorithms.engine import choose_engine
 from headrace.algorithms.learned import Follower, Learned, adam
 from headrace.algorithms.off_policy import OffPolicyUpdater
 from headrace.algorithms.opener import NetworkOpener
 from headrace.algorithms.targets import critic_gradient, critic_loss
 from headrace.algorithms.td3.config import TD3
 from headrace.algorithms.td3.rules import clipped_double_q_target, policy_gradient, smoothed_action
-from headrace.gradients.base import OpenVector
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.twin_critics import TwinCritics
 from headrace.types import EnvironmentSpec
@@ -27,27 +24,15 @@ class TD3Updater(OffPolicyUpdater):
     """Twin critics and policy, each in a vector with its own Adam, and their targets.
 
     An update is one of the critics. The policy is part of it if its own updates are fewer than one for each
-    `policy_update_period` of the critics' (`Delay`). The targets follow the critics' updates. See
-    `Algorithm.make_updater()` for the arguments. Raises ConfigError also if observations need a CNN.
+    `policy_update_period` of the critics' (`Delay`). The targets follow the critics' updates.
     """
 
-    def __init__(
-        self,
-        config: TD3,
-        spec: EnvironmentSpec,
-        device: str,
-        seed: int,
-        open_vector: OpenVector | None = None,
-        engine: Engine = "auto",
-    ) -> None:
-        config.require_spaces(spec)
+    def __init__(self, config: TD3, spec: EnvironmentSpec, opener: NetworkOpener) -> None:
         self._config = config
         architecture = config.architecture(spec)
         policy = PolicyNetwork(architecture)
         critics = TwinCritics(architecture, spec.actions, config.critic_hidden)
-        chosen = choose_engine(engine, device, architecture, config.other_widths)
-        self._random = np.random.Generator(np.random.PCG64(seed))
-        opener = NetworkOpener(chosen, device, open_vector, self._random)
+        self._random = opener.random
         self._critics_vector, self._critics = opener.learned(critics, adam(config.critic_learning_rate))
         self._policy_vector, self._policy = opener.learned(policy, adam(config.learning_rate))
         target_critics, self._target_critics = opener.target(critics, self._critics_vector)

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import Optimizer, OptimizerOptions, ShardedModel
-from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.algorithms.engine import limit_torch_threads
 from headrace.errors import LaunchError
 from headrace.gradients.base import Applied
@@ -171,7 +170,7 @@ class _Worker:
             self._vector = _TimedVector(server.open_model(settings.address, settings.transport, initial), initial)
             return self._vector
 
-        self._updater = DQNUpdater(_SETTINGS, spec, "cpu", 0, open_vector)
+        self._updater = _SETTINGS.make_updater(spec, "cpu", 0, open_vector)
         limit_torch_threads(1)
         self._batch = self._updater.transfer(_random_batch(spec, ONG.batch_size))
         self._update()  # the first one warms up

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from headrace._native import Table as NativeTable
 from headrace.algorithms.dqn import DQN
-from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.algorithms.engine import limit_torch_threads
 from headrace.errors import ClosedError, LaunchError
 from headrace.networks.policy_graph import PolicyGraph
@@ -235,7 +234,7 @@ def _run() -> None:
         server = ends.enter_context(contextlib.closing(open_server(settings.endpoint)))
         source = open_source(settings.variant, server, settings.batch_size, _MIN_SIZE)
         ends.callback(source.close)
-        updater = DQNUpdater(config, SPEC, "cpu", seed=0)
+        updater = config.make_updater(SPEC, "cpu", 0)
         limit_torch_threads(1)
         graph, clock = PolicyGraph(updater.architecture), PhaseClock(LEARNER_PHASES)
         publisher = ends.enter_context(contextlib.closing(Publisher(server, graph_blobs(graph, POLICY))))
