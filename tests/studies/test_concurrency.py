@@ -29,7 +29,7 @@ from headrace.studies.concurrency.cases import (
     run_case,
     simulated_case,
 )
-from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, Case, kill_workers, measure, worker_processes
+from headrace.studies.concurrency.measure import COLUMNS, Case, kill_workers, measure, worker_processes
 from headrace.studies.concurrency.study import Concurrency, ConcurrencyOptions
 from headrace.studies.run import run_plan
 from headrace.topologies.apex import Apex
@@ -80,13 +80,6 @@ def test_a_run_from_its_process_to_the_page_and_nothing_twice(monkeypatch, tmp_p
     run_plan(STUDY, "small", NOTHING | {"runs": (TINY,)}, tmp_path, said.append, origin, ["runs"])
     assert said == ["runs: 1 of 1 cases are measured already, and kept"]
 
-    with (tmp_path / "runs.csv").open("w", newline="") as file:  # as it was before there were these columns
-        writer = csv.DictWriter(file, [key for key in row if key not in LATER_COLUMNS], extrasaction="ignore")
-        writer.writeheader()
-        writer.writerow(row)
-    run_plan(STUDY, "small", NOTHING | {"runs": (TINY,)}, tmp_path, said.append, origin, ["runs"])
-    assert rows_of(tmp_path / "runs.csv") == [row]  # recomputed from the run's records
-
 
 def test_a_run_that_fails_says_why(tmp_path) -> None:
     broken = replace(TINY, config=replace(TINY.config, environment="NoSuchThing-v0"))
@@ -109,21 +102,6 @@ def test_an_interrupted_run_is_no_row(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(RunDirectory, "read_summary", lambda run: {"stopped_by": "interrupt"})
     with pytest.raises(LaunchError, match="the run was interrupted"):
         measure(replace(TINY, config=replace(TINY.config, steps=60)), tmp_path / "cut")
-
-
-def test_a_case_that_failed_is_said_and_measured_again(monkeypatch, tmp_path, origin) -> None:
-    def fail(case: Case, folder: Path) -> dict[str, object]:
-        raise LaunchError("it broke")
-
-    plan = NOTHING | {"runs": (TINY,)}
-    monkeypatch.setattr(study, "measure", fail)
-    with pytest.raises(LaunchError, match="1 case failed"):
-        run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin, ["runs"])
-    assert "runs, dqn, serial, seed 0: failed: it broke" in (tmp_path / "concurrency.html").read_text()
-    monkeypatch.setattr(study, "measure", lambda case, folder: dict.fromkeys(COLUMNS) | {"variant": "dqn",
-                        "topology": "serial", "workers": 1, "solved": "yes", "seconds_to_score": 7.0})  # fmt: skip
-    page = run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin, ["runs"])
-    assert "dqn, serial</th><td>1 of 1</td><td>7</td><td>1</td>" in page.read_text()
 
 
 def test_only_the_parts_that_were_asked_for_are_measured(monkeypatch, tmp_path, origin) -> None:

@@ -88,6 +88,7 @@ def test_pass_reads_three_and_writes_two() -> None:
     before = memory.parameters.copy()
     memory.run()
     assert np.array_equal(memory.parameters, before + memory.gradient)
+    assert np.array_equal(memory.statistics, np.full(100, -1))
 
 
 def test_median_of_a_few_at_least() -> None:

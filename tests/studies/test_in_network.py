@@ -94,42 +94,6 @@ def test_a_link_that_cannot_be_made_costs_its_own_cases_only(monkeypatch, tmp_pa
     assert note in page.read_text()
 
 
-def test_a_case_that_fails_is_said_and_the_rest_is_written(monkeypatch, tmp_path, case, record, origin) -> None:
-    def measure(each):
-        if each.variant == "learner":
-            raise LaunchError("learner ended with status 1")
-        return record(each, {"wait": [0.001, 0.001]})
-
-    monkeypatch.setattr(study, "measure", measure)
-    cases = tuple(case(variant, round=number) for number in range(2) for variant in ("learner", "server"))
-    plan = {"links": (), "measurements": cases}
-    with pytest.raises(LaunchError, match="2 cases failed"):
-        run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin)
-    assert len((tmp_path / "measurements.csv").read_text().splitlines()) == 3
-    assert "learner ended with status 1" in (tmp_path / "in-network.html").read_text()
-
-
-def test_an_interrupted_study_measures_only_what_is_missing(monkeypatch, tmp_path, case, record, origin) -> None:
-    measured: list[str] = []
-
-    def measure(each):
-        if each.variant == interrupted:
-            raise KeyboardInterrupt
-        measured.append(each.variant)
-        return record(each, {"wait": [0.001, 0.001]})
-
-    monkeypatch.setattr(study, "measure", measure)
-    plan = {"links": (), "measurements": (case("learner"), case("server"))}
-    interrupted = "server"
-    with pytest.raises(KeyboardInterrupt):
-        run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin)
-    first = (tmp_path / "measurements.csv").read_text()
-    interrupted = ""
-    run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin)
-    assert measured == ["learner", "server"]
-    assert (tmp_path / "measurements.csv").read_text().startswith(first)
-
-
 def test_page_shows_published_beside_ours(tmp_path, case, record, origin) -> None:
     waits = {
         "redis": {"sample": [0.010] * 2},

@@ -4,6 +4,7 @@ import csv
 import os
 import re
 import shutil
+import signal
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -64,6 +65,46 @@ def test_what_was_left_out_is_on_the_page_again(stand_in, tmp_path, origin) -> N
     assert note in (tmp_path / "actorq.html").read_text()
 
 
+def test_an_interruption_costs_one_case(stand_in, tmp_path, origin) -> None:
+    measured: list[int] = []
+
+    def measure(case: CrossoverCase) -> dict[str, float]:
+        if case.batch == interrupted:
+            raise KeyboardInterrupt
+        measured.append(case.batch)
+        return dict.fromkeys(CROSSOVER_COLUMNS, 1.0)
+
+    study = stand_in(ActorQ, crossover=measure)
+    plan = {"crossover": (CrossoverCase(64, 1), CrossoverCase(64, 8)), "training": ()}
+    interrupted = 8
+    with pytest.raises(KeyboardInterrupt):
+        run_plan(study, "small", plan, tmp_path, lambda line: None, origin)
+    first = (tmp_path / "crossover.csv").read_text()
+    assert (tmp_path / "actorq.html").is_file()
+    interrupted = 0
+    run_plan(study, "small", plan, tmp_path, lambda line: None, origin)
+    assert measured == [1, 8]
+    assert (tmp_path / "crossover.csv").read_text().startswith(first)
+
+
+def test_a_case_that_fails_is_said_and_measured_again(stand_in, tmp_path, origin) -> None:
+    def measure(case: CrossoverCase) -> dict[str, float]:
+        if case.width == broken:
+            raise LaunchError("it broke")
+        return dict.fromkeys(CROSSOVER_COLUMNS, 1.0) | {"width": case.width}
+
+    study = stand_in(ActorQ, crossover=measure)
+    plan = {"crossover": (CrossoverCase(64, 1), CrossoverCase(128, 1)), "training": ()}
+    broken = 64
+    with pytest.raises(LaunchError, match="1 case failed"):
+        run_plan(study, "small", plan, tmp_path, lambda line: None, origin)
+    assert "crossover, width 64, batch 1: failed: it broke" in (tmp_path / "actorq.html").read_text()
+    broken = 0
+    page = run_plan(study, "small", plan, tmp_path, lambda line: None, origin)
+    assert [row["width"] for row in read_rows(tmp_path / "crossover.csv")] == [128, 64]
+    assert "it broke" not in page.read_text()
+
+
 def test_the_directory_of_a_run_is_refused(stand_in, tmp_path, origin) -> None:
     with RunDirectory.create(tmp_path, "{}"):
         pass
@@ -103,6 +144,28 @@ def test_simulated_cases_are_measured_by_other_processes(tmp_path, origin) -> No
         run_plan(ActorQ(), "small", plan, tmp_path, said.append, another)
 
 
+def measure_or_die(case: CrossoverCase, folder: Path) -> Measured:
+    del folder
+    if case.batch == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Measured(dict.fromkeys(CROSSOVER_COLUMNS, 1.0))
+
+
+def test_a_killed_process_leaves_its_cases_to_the_next_run(tmp_path, origin) -> None:
+    study = ActorQ()
+    study.parts = (
+        Part("crossover", CROSSOVER_COLUMNS, measure_or_die, simulated=True),
+        *(part for part in ActorQ.parts if part.name != "crossover"),
+    )
+    plan = {"crossover": tuple(CrossoverCase(64, batch) for batch in range(1, 6)), "training": ()}
+    said: list[str] = []
+    with pytest.raises(LaunchError, match=r"^\d cases? failed; .* to repeat"):
+        run_plan(study, "small", plan, tmp_path, said.append, origin)
+    rows = read_rows(tmp_path / "crossover.csv", CROSSOVER_COLUMNS)
+    assert len(rows) + sum("was killed; memory may have run out" in line for line in said) == 5
+    assert any(line.startswith("crossover") and "batch 2: failed" in line for line in said)
+
+
 def test_a_page_shows_the_rows_of_all_commands(stand_in, tmp_path, origin) -> None:
     study = stand_in(ActorQ, crossover=lambda case: dict.fromkeys(CROSSOVER_COLUMNS, 1.0))
 
@@ -140,7 +203,7 @@ def test_rows_that_a_page_does_not_show_are_counted(stand_in, tmp_path, origin) 
     for scale, hidden in (("small", False), ("full", True)):
         render_study(study, scale, ActorQOptions(), tmp_path, known)
         page = (tmp_path / "actorq.html").read_text()
-        note = "<li>crossover: 1 row of another scale, or whose settings have changed since</li>"
+        note = "<li>crossover: 1 row of another scale or machine, or whose settings have changed since</li>"
         assert (note in page) is hidden
 
 

@@ -60,18 +60,6 @@ def test_other_columns_are_refused_before_anything_is_measured(path, origin) -> 
         Sheet(path, origin, ["x", "y"])
 
 
-def test_rows_from_before_a_column_have_none_of_it(path, origin) -> None:
-    Sheet(path, origin, ["x"]).put("a", [{"x": 1}])
-    sheet = Sheet(path, replace(origin, commit="new"), ["x", "y"], later=("y",))
-    assert [(row["x"], row["y"]) for row in sheet.rows] == [(1, None)]
-    sheet.put("b", [{"x": 2, "y": 3}])
-    sheet.amend("a", {"x": 1, "y": 5})
-    rows = Sheet(path, origin, ["x", "y"]).rows
-    assert [(row["x"], row["y"], row["commit"]) for row in rows] == [(1, 5, "0123456789ab"), (2, 3, "new")]
-    with pytest.raises(ConfigError, match="has the columns"):
-        Sheet(path, origin, ["x", "z"], later=("z",))
-
-
 def test_a_folder_that_is_not_there(tmp_path, origin) -> None:
     with pytest.raises(StorageError, match="No such file"):
         Sheet(tmp_path / "none" / "sheet.csv", origin, ["x"]).put("a", [{"x": 1}])

@@ -60,8 +60,6 @@ class Part:
     """Measures a case, with a separate folder for its files. None if other parts or prepare() write the rows."""
     details: str = ""
     """Name of the part that stores the details."""
-    later: Collection[str] = ()
-    """Columns that were added later; older files may lack them."""
     simulated: bool = False
     """Whether no figure of it depends on the machine, or on what else it does. As many cases are then measured at a
     time as there are cores, by other processes: `measure` must be a function of a module."""
@@ -125,7 +123,7 @@ class Study(ABC):
     options: type[Options] = Options
     parts: tuple[Part, ...]
     """The parts, in the order of measurement."""
-    told: ClassVar[Mapping[str, str]]
+    told: ClassVar[Mapping[str, str]] = {}
     """The columns that are printed as soon as a row is measured, each with its format."""
 
     @abstractmethod

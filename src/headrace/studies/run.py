@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,7 +58,7 @@ def run_plan(
     """
     require_output_folder(output)
     make_folder(output)
-    sheets = {part.name: Sheet(_file(output, part), origin, part.columns, part.later) for part in study.parts}
+    sheets = {part.name: Sheet(_file(output, part), origin, part.columns) for part in study.parts}
     wanted = {part: cases for part, cases in plan.items() if not parts or part in parts}
     for part in study.parts:
         if wanted.get(part.name) and not part.simulated:
@@ -104,7 +105,7 @@ def render_study(
     plan, found = study.plan(scale, options), {}
     for part in study.parts:
         path = _file(folder, part)
-        found[part.name] = read_rows(path, part.columns, part.later) if path.exists() else []
+        found[part.name] = read_rows(path, part.columns) if path.exists() else []
     rows, notes = _shown(study, plan, found, scale, plan_of)
     left_out = folder / "left_out.csv"
     notes += [str(row["note"]) for row in read_rows(left_out)] if left_out.exists() else []
@@ -144,7 +145,17 @@ def _measured(part: Part, cases: Sequence[Case], folder: Path) -> Iterator[tuple
     """Measures each case; those of a simulated part at the same time, in the order in which they are completed."""
     assert part.measure is not None
     measure = partial(_measure, part.measure, folder)
-    return _at_the_same_time(measure, cases) if part.simulated else map(measure, cases)
+    if not part.simulated:
+        yield from map(measure, cases)
+        return
+    waiting = {case.name: case for case in cases}
+    try:
+        for case, made in _at_the_same_time(measure, cases):
+            del waiting[case.name]
+            yield case, made
+    except BrokenProcessPool:
+        for case in waiting.values():
+            yield case, LaunchError("one of the processes that measure was killed; memory may have run out")
 
 
 def _measure(
@@ -169,7 +180,7 @@ def _at_the_same_time(function: Callable[[T], Result], values: Iterable[T]) -> I
 
 
 def _told(forms: Mapping[str, str], row: Row) -> str:
-    return ", ".join(form.format(row[field]) for field, form in forms.items() if row.get(field) is not None)
+    return ", ".join(form.format(row[field]) for field, form in forms.items() if row.get(field) is not None) or "done"
 
 
 def _names(study: Study, plan: Plan, name: str) -> list[str]:
@@ -202,7 +213,8 @@ def _shown(
             notes.append(f"{part}: measured with settings that have changed since")
         hidden = len(rows) - len(shown[part])
         if hidden:
-            notes.append(f"{part}: {counted(hidden, 'row')} of another scale, or whose settings have changed since")
+            rows_hidden = counted(hidden, "row")
+            notes.append(f"{part}: {rows_hidden} of another scale or machine, or whose settings have changed since")
     return shown, notes
 
 

@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -42,11 +42,11 @@ def _decisive(settings: object) -> object:
     return [_decisive(value) for value in settings] if isinstance(settings, list | tuple) else settings
 
 
-def read_rows(path: Path, columns: Sequence[str] | None = None, later: Collection[str] = ()) -> list[dict[str, Any]]:
+def read_rows(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """The rows of a CSV file that a study wrote; numeric cells become numbers, and empty cells None.
 
-    `columns` are those between case and origin: raises ConfigError if the file has others. Columns in `later` may be
-    missing and are then empty. Raises StorageError if the file can't be read.
+    `columns` are those between case and origin: raises ConfigError if the file has others. Raises StorageError if the
+    file can't be read.
     """
     try:
         with while_reading(path), path.open(newline="", encoding="utf-8") as file:
@@ -56,10 +56,10 @@ def read_rows(path: Path, columns: Sequence[str] | None = None, later: Collectio
     if not rows:
         return []
     wanted = list(rows[0]) if columns is None else [CASE, *columns, *_ORIGIN]
-    missing = sorted({*_ORIGIN, *({CASE} - set(later) if columns is not None else ())} - set(rows[0]))
+    missing = sorted({*_ORIGIN, *({CASE} if columns is not None else ())} - set(rows[0]))
     if missing or any(None in row or None in row.values() for row in rows):
         raise ConfigError(f"{path} is not a file of this study ({', '.join(missing) or 'cells'} missing)")
-    if list(rows[0]) != [column for column in wanted if column not in later or column in rows[0]]:
+    if list(rows[0]) != wanted:
         raise ConfigError(
             f"{path} has the columns {', '.join(rows[0])}, and those of this version are {', '.join(wanted)}; give "
             "another --output, or move the file away"
@@ -90,11 +90,11 @@ class Sheet:
     columns; StorageError if the file can't be read or written.
     """
 
-    def __init__(self, path: Path, origin: Origin, columns: Sequence[str], later: Collection[str] = ()) -> None:
+    def __init__(self, path: Path, origin: Origin, columns: Sequence[str]) -> None:
         self._path = path
         self._origin = asdict(origin)
         self._columns = [CASE, *columns, *_ORIGIN]
-        self.rows = read_rows(path, columns, later) if path.exists() else []
+        self.rows = read_rows(path, columns) if path.exists() else []
         """All rows in the order in which they were added; see read_rows()."""
 
     def require_machine(self) -> None:
@@ -117,19 +117,14 @@ class Sheet:
         return in_order((row for row in self.rows if row[CASE] in names), names)
 
     def put(self, case: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Writes a case's rows and replaces existing ones; their keys are the sheet's columns."""
+        """Writes a case's rows and replaces existing ones; raises ConfigError unless their keys are its columns."""
         added = [{CASE: case, **row, **self._origin} for row in rows]
-        assert all(row.keys() == set(self._columns) for row in added)
+        for row in added:
+            wrong = sorted(row.keys() ^ set(self._columns))
+            if wrong:
+                raise ConfigError(f"{self._path.name}, {case}: {', '.join(wrong)}: either no column, or not in the row")
         self.rows = [row for row in self.rows if row[CASE] != case]
         self.rows += [{column: row[column] for column in self._columns} for row in added]
-        write_rows(self._path, self.rows)
-
-    def amend(self, case: str, values: Mapping[str, Any]) -> None:
-        """Replaces values in a case's rows, which keep their origin: figures recomputed from the same run."""
-        assert values.keys() <= set(self._columns)
-        for row in self.rows:
-            if row[CASE] == case:
-                row.update(values)
         write_rows(self._path, self.rows)
 
 

@@ -3,9 +3,11 @@
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from headrace.algorithms.config import Algorithm
 from headrace.roles import clock
+from headrace.topologies.config import Topology
 
 __all__ = [
     "ACTOR_PHASES", "EVALUATION_COLUMNS", "FINAL_COLUMNS", "FINAL_EPISODES", "curve_rows", "recorded", "summarized",
@@ -27,7 +29,26 @@ EVALUATION_COLUMNS = ("environment_steps", "seconds", "mean_return", "std_return
 _NEVER_SECONDS = 1e9
 
 
-def train_case(case: Any, folder: Path, **settings: Any) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
+class _Run(Protocol):
+    """The settings of a case that train_case() trains."""
+
+    @property
+    def environment(self) -> str: ...
+    @property
+    def algorithm(self) -> Algorithm: ...
+    @property
+    def topology(self) -> Topology: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def evaluation_period_seconds(self) -> float: ...
+    @property
+    def evaluation_episodes(self) -> int: ...
+
+
+def train_case(case: _Run, folder: Path, **settings: Any) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
     """The summary and the records of a run of headrace.train; `settings` are those not common to all cases.
 
     A serial run is evaluated by steps: for one, `evaluation_period_steps` is among the settings.

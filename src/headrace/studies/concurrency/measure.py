@@ -32,7 +32,7 @@ from headrace.studies.results import make_folder
 from headrace.studies.sheet import fingerprint
 from headrace.studies.training import summarized
 
-__all__ = ["COLUMNS", "LATER_COLUMNS", "Case", "kill_workers", "measure", "remake", "row_of", "worker_processes"]
+__all__ = ["COLUMNS", "Case", "kill_workers", "measure", "row_of", "worker_processes"]
 
 COLUMNS = (
     *("variant", "algorithm", "topology", "workers", "environments", "seed"),
@@ -43,8 +43,6 @@ COLUMNS = (
     *("accepted", "dropped", "refused", "killed", "deaths", "updates_after_death", "stopped_by"),
     *("start_seconds", "updates_after_death_share", "alive_at_end"),
 )
-LATER_COLUMNS = COLUMNS[-3:]
-"""Columns that were added later; older rows may lack them."""
 _OUTCOMES = ("accepted", "dropped", "refused")
 _SHARING = ("lock_wait_share", "staleness", *(f"staleness_{bucket}" for bucket in STALENESS), *_OUTCOMES)
 _AFTER = ("updates_after_death", "updates_after_death_share")
@@ -160,16 +158,6 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     return row
 
 
-def remake(case: Case, row: Record, folder: Path) -> dict[str, Any] | None:
-    """A measured row's figures, from its run's records; None if the run diverged or its folder no longer exists."""
-    try:
-        run = RunDirectory.open(folder / "run")
-        summary = run.read_summary()
-    except HeadraceError:
-        return None
-    return None if summary is None else row_of(case, summary, run.read_metrics(), row["killed"])
-
-
 def row_of(case: Case, summary: Record, records: Sequence[Record], killed: int = 0) -> dict[str, Any]:
     """The figures of a run, from its summary and records."""
     episodes, seconds = summary["episodes"], summary["wall_seconds"]
@@ -264,9 +252,13 @@ def _after(case: Case, summary: Record, progress: Sequence[Record], seconds: flo
 def worker_processes(parent: int) -> dict[int, int]:
     """Process ids of a run's workers by their numbers; `parent` is the run's process id."""
     found = {}
+    ended = contextlib.suppress(FileNotFoundError, ProcessLookupError)  # a thread or a process, meanwhile
     for children in Path(f"/proc/{parent}/task").glob("*/children"):
-        for process in map(int, children.read_text().split()):
-            with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+        processes: list[str] = []
+        with ended:
+            processes = children.read_text().split()
+        for process in map(int, processes):
+            with ended:
                 words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
                 if b"headrace.launch.child" in words and b"worker" in words:
                     found[int(words[words.index(b"worker") + 1])] = process

@@ -16,7 +16,7 @@ from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Stu
 from headrace.studies.comparisons import Comparison
 from headrace.studies.concurrency import cases
 from headrace.studies.concurrency.comparisons import compare
-from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, Case, measure, remake
+from headrace.studies.concurrency.measure import COLUMNS, Case, measure
 from headrace.studies.sheet import Rows, Sheet
 
 __all__ = ["Concurrency", "ConcurrencyOptions"]
@@ -104,7 +104,7 @@ class Concurrency(Study):
     summary = "lock, HogWild, parameter server, AD-PSGD, A3C and Dyna-Q against one process (LunarLander-v3 to 200)"
     options = ConcurrencyOptions
     parts = tuple(
-        Part(name, COLUMNS, _measure, later=LATER_COLUMNS, simulated=name in (cases.SIMULATED, cases.FACTORS))
+        Part(name, COLUMNS, _measure, simulated=name in (cases.SIMULATED, cases.FACTORS))
         for name in (*_PARTS, cases.SIMULATED, cases.FACTORS)
     )
     told: ClassVar = {
@@ -137,16 +137,9 @@ class Concurrency(Study):
         }
 
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
-        """Recomputes the rows that lack all later columns, if their runs' records exist."""
-        del say
-        describe(cases.ENVIRONMENT)  # one EnvironmentFault, not one per case, if Box2D is not installed
-        for part, planned in plan.items():
-            for case in planned:
-                for row in sheets[part].of([case.name]):
-                    if all(row[column] is None for column in LATER_COLUMNS):
-                        values = remake(case, row, output / "runs" / case.name)
-                        if values is not None:
-                            sheets[part].amend(case.name, values)
+        """Raises EnvironmentFault, instead of one for each case, if Box2D is not installed."""
+        del sheets, output, say
+        describe(cases.ENVIRONMENT)
         return plan, []
 
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:

@@ -49,7 +49,9 @@ def blocks(results: Results) -> Mapping[str, str]:
     curves = [row for row in results.rows["curves"] if row["case"] in trained]
     limits = [_OTHER_MACHINE] if timing else []
     if reward:
-        limits += [_ONLY_OURS if distinct(reward, "label") == ["ours"] else _EPSILON, _NO_SCORE]
+        published = "published" in distinct(reward, "label")
+        limits += [_EPSILON] if published else [_ONLY_OURS] if results.scale == "small" else []
+        limits.append(_NO_SCORE)
     turns, alone = _timing_tables(timing) if timing else ("", "")
     return {
         "tiles": tiles(results.comparisons),

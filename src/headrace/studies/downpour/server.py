@@ -129,12 +129,12 @@ class MemoryPass:
     def __init__(self, count: int) -> None:
         rng = np.random.default_rng(0)
         self.parameters, self.gradient, self._copy = (rng.standard_normal(count, np.float32) for _ in range(3))
-        self._statistics = np.ones(count, np.float32)
+        self.statistics = np.ones(count, np.float32)
 
     def run(self) -> None:
         """One pass: three arrays read, two written, with minimal arithmetic."""
         np.add(self.parameters, self.gradient, out=self.parameters)
-        np.negative(self._statistics, out=self._statistics)
+        np.negative(self.statistics, out=self.statistics)
 
     def copy(self) -> None:
         """Copies the gradient once: the lower bound of a push into shared memory."""

@@ -10,6 +10,7 @@ from collections.abc import Generator
 from typing import Any
 
 from headrace.algorithms.dqn.config import DQN
+from headrace.errors import LaunchError
 from headrace.parameters import Policy
 from headrace.roles.actor import Actor
 from headrace.roles.actor import ActorSettings as GameSettings
@@ -159,6 +160,8 @@ def _measure(acting: Acting, server: RoleServer, pushes: Pushes, clock: PhaseClo
             else:
                 clock.enter("other")
     clock.enter("other")
+    if not begun:
+        raise LaunchError("an actor made no step that begins in the window of the measurement: the machine is too busy")
     return {
         "seconds": time.perf_counter() - started,
         "phases": {phase: clock.seconds[phase] - before[phase] for phase in ACTOR_PHASES},

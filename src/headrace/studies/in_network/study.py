@@ -17,7 +17,7 @@ from headrace.studies.in_network.comparisons import Comparison, compare
 from headrace.studies.in_network.figures import COLUMNS, figures_of
 from headrace.studies.in_network.hosts import LINK_COLUMNS, Link, calibrate, why_no_hosts
 from headrace.studies.in_network.measure import REDIS, measure
-from headrace.studies.sheet import CASE, Rows, Sheet
+from headrace.studies.sheet import Rows, Sheet
 
 __all__ = ["InNetwork"]
 
@@ -44,8 +44,8 @@ class InNetwork(Study):
     summary = "experience sampled in the server between actors and learner, against Redis (Furukawa, Matsutani)"
     options = InNetworkOptions
     parts = (
-        Part("links", LINK_COLUMNS, later=(CASE,)),
-        Part("measurements", COLUMNS, lambda case, _: Measured(figures_of(measure(case))), later=(CASE,)),
+        Part("links", LINK_COLUMNS),
+        Part("measurements", COLUMNS, lambda case, _: Measured(figures_of(measure(case)))),
     )
     told: ClassVar = {
         "updates_per_s": "{:.1f} updates/s",
