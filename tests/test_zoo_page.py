@@ -131,18 +131,20 @@ def test_the_page_compares_with_other_libraries_task_by_task(monkeypatch: pytest
     monkeypatch.setattr(statistics, "_REPEATS", 20)
     ended = {"seconds_to_score": "2", "seconds": "2", "environment_steps": "10"}
     rows = [run_of(system, "CartPole-v1", 0, "30", steps) | ended for system, steps in (("serial", "8"), ("sb3", "4"))]
-    line = "| CartPole-v1 | `serial` | Stable-Baselines3 | 1 and 1 | 0.5 | 0.00 | 1 | 0.50 |"
-    assert page._comparison(rows).endswith(line)
+    line = "| CartPole-v1 | `serial` | Stable-Baselines3 | 1 and 1 | 0.5 | 0.00 |"
+    assert page._comparison(rows).endswith(f"{line} – | – | – |")
+    monkeypatch.setattr(page, "_LEAST_ALIKE", 1)
+    assert page._comparison(rows).endswith(f"{line} 1 and 1 | 1 | 0.50 |")
     rows += [row | {"task": "Acrobot-v1", "seconds_to_score": "", "seconds": "9"} for row in rows[1:]]
     rows += [rows[0] | {"task": "Acrobot-v1", "steps_to_score": "8"}]
     assert page._comparison(rows).endswith(
-        "| Acrobot-v1 | `serial` | Stable-Baselines3 | 1 and 1 | 0.5 | 0.00 | – | 1.00 |"
+        "| Acrobot-v1 | `serial` | Stable-Baselines3 | 1 and 1 | 0.5 | 0.00 | 1 and 1 | – | 1.00 |"
     )
     for change in ({"cores": "2"}, {"machine": "another"}, {"date": "2026-01-02 03:04+00:00"}):
         elsewhere = rows[-1] | {"seconds_to_score": "1"} | change
-        assert page._comparison([*rows[:-1], elsewhere]).endswith("| 0.5 | 0.00 | – | – |")
+        assert page._comparison([*rows[:-1], elsewhere]).endswith("| 0.5 | 0.00 | – | – | – |")
         both = [*rows, elsewhere | {"seed": "1"}]  # the steps of both, the seconds of the one that is comparable
-        assert page._comparison(both).endswith("| Stable-Baselines3 | 2 and 1 | 0.5 | 0.00 | – | 1.00 |")
+        assert page._comparison(both).endswith("| Stable-Baselines3 | 2 and 1 | 0.5 | 0.00 | 1 and 1 | – | 1.00 |")
     frugal = [rows[0] | {"system": "frugal"}]
     more = "- CartPole-v1, `frugal`: rather more steps than Stable-Baselines3 (P(fewer) 0.00)"
     assert list(page._less_frugal([*rows, *frugal])) == [more]
@@ -163,5 +165,5 @@ def test_a_frugal_preset_is_compared_in_its_environment_with_any_algorithm() -> 
     rows = [run_of("sb3", environment, 0, "220", "9") | ended]
     rows += [run_of(system, f"{environment}-crossq", 0, "220", "3") | ended for system in ("serial", "frugal")]
     assert [line for line in page._comparison(rows).splitlines() if "1 and 1" in line] == [
-        f"| {environment}-crossq | `frugal` | Stable-Baselines3 | 1 and 1 | 3 | 1.00 | 1 | 0.50 |"
+        f"| {environment}-crossq | `frugal` | Stable-Baselines3 | 1 and 1 | 3 | 1.00 | – | – | – |"
     ]

@@ -30,6 +30,8 @@ _OURS = ("apex", "serial", "frugal")
 """What is compared with the peers."""
 _WHOLE_MACHINE = ("apex", "hogwild")
 _TIMES = np.geomspace(0.25, 64, 65)
+_LEAST_ALIKE = 3
+"""Seeds of each system without which no seconds are compared."""
 """Of the profiles' horizontal axis."""
 
 
@@ -107,7 +109,7 @@ _METHODS = """## Methods
   its published network, settings and loop: its package needs Python 3.10 or older.
 - What a preset chooses differently can count more than the code. On HalfCheetah-v5 networks of 128 × 128 instead of
   256 × 256 and batches of 128 instead of 256 need a seventh of Stable-Baselines3's products for each update, and an
-  update for every second step makes half as many of them: 14 of the factor of 16 in seconds, if time were that of
+  update for every second step makes half as many of them: 14 of the factor of 15 in seconds, if time were that of
   the products alone, which is not measured.
 - All runs are of an AMD EPYC, which is not equally fast every day: three runs of Stable-Baselines3, with the same
   steps each time, took 2.4 (CartPole-v1) and 1.8 times (Pendulum-v1) as long on 26 November (`runs.csv` of commit
@@ -284,7 +286,9 @@ def _comparison(rows: Rows) -> str:
         seeds = f"{len(steps[ours])} and {len(steps[theirs])}"
         alike = _of_one_host(rows, ours, theirs)
         seconds = taken(alike, _SECONDS.column, _SECONDS.until_the_end)
-        times = _told(seconds, ours, theirs) if alike else ("–", "–")
+        counts = [len(seconds.get(place, ())) for place in (ours, theirs)]
+        enough = min(counts) >= _LEAST_ALIKE
+        times = ("{} and {}".format(*counts), *_told(seconds, ours, theirs)) if enough else ("–", "–", "–")
         lines.append([ours[1], ours[0], theirs[0], seeds, *_told(steps, ours, theirs), *times])
     if not lines:
         return ""
@@ -293,11 +297,11 @@ def _comparison(rows: Rows) -> str:
         "How many times as many environment steps and seconds the other library needs, by medians, and the probability",
         "that a run of Headrace needs fewer than one of the other library in the same task: 0.5 if there is no",
         "difference. `frugal` may have another algorithm than the other library in the same environment. Seconds are",
-        "those of runs on the same machine, cores and day, the one with most of both. A dash: there are none, or too",
-        "many runs ended before the threshold to tell.",
+        "those of runs on the same machine, cores and day, the one with most of both, whose seeds stand before them. A",
+        f"dash: there are fewer than {_LEAST_ALIKE} of either, or too many runs ended before the threshold to tell.",
         "",
-        "| | Headrace | other | seeds | steps | P(fewer) | seconds | P(fewer) |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | Headrace | other | seeds | steps | P(fewer) | seeds of seconds | seconds | P(fewer) |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     table = [f"| {name} | {_title(ours)} | {_title(peer)} | {' | '.join(more)} |" for name, ours, peer, *more in lines]
     return "\n".join([*head, *table])
