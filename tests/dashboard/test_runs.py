@@ -147,6 +147,9 @@ def test_processes_have_their_places_and_deaths(folder, write_run):
     ]
     assert message["state"]["hosts"] == {"node a": 2}
     assert [event["kind"] for event in message["state"]["events"]] == ["place", "place", "exit", "exit"]
+    run.append("resume", 4.0)
+    run.append("place", 4.0, role="actor 2", place="node b")
+    assert folder.update("one", None)[1]["state"]["hosts"] == {"node b": 1}
 
 
 def test_names_from_outside_are_not_made_into_paths(folder, write_run, tmp_path):

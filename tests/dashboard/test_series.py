@@ -53,3 +53,12 @@ def test_repeated_rows_are_cut():
     series.cut(2.0)
     series.add([2.5])
     assert series.rows() == [[0.0], [1.0], [2.0], [2.5]]
+
+
+def test_a_cut_leaves_the_open_group_one_row():
+    series = Series(["seconds"], most=4)
+    for second in range(22):
+        series.add([float(second)])
+    before = len(series.rows())
+    series.cut(30.0)
+    assert len(series.rows()) == before < 4

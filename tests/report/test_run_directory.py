@@ -131,14 +131,17 @@ def test_a_process_forked_during_the_run_does_not_keep_the_directory_locked(tmp_
     heard, said = os.pipe()
     forked = os.fork()
     if forked == 0:
-        os.close(tell)
-        run.close()  # as one that leaves by an exception
-        os.write(said, b".")
-        os.read(ready, 1)  # until the test has ended
-        os._exit(0)
+        try:
+            os.close(tell)
+            run.close()  # as one that leaves by an exception
+            os.write(said, b".")
+            os.read(ready, 1)  # until the test has ended
+        finally:
+            os._exit(0)
     os.close(ready)
+    os.close(said)
     try:
-        os.read(heard, 1)
+        assert os.read(heard, 1)
         with pytest.raises(CheckpointError, match="in use by process"):
             RunDirectory.open(tmp_path / "run", writing=True)
         run.close()

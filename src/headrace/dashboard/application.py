@@ -131,7 +131,7 @@ class _Guard:
             return None
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return None if self._is_token(given.strip().encode("latin-1")) else _refusal(403)  # as it was decoded
+            return None if self._is_token(given.strip(" \t").encode("latin-1")) else _refusal(403)  # as it was decoded
         cookie = request.cookies.get(self._cookie_name, "")
         if hmac.compare_digest(cookie.encode(), self._cookie.encode()):
             return None

@@ -95,6 +95,7 @@ class RunView:
         if kind == "resume":
             self._series.cut(seconds)
             self._evaluations = [old for old in self._evaluations if old["seconds"] <= seconds]
+            self._places.clear()
             self.epoch += 1
         elif kind == "place":
             self._places[str(record.get("role"))] = str(record.get("place"))
@@ -374,4 +375,4 @@ def _greatest(*values: Any) -> float | None:
 def _natural(name: str) -> tuple[str, int]:
     """Sorts "actor 2" before "actor 10"."""
     kind, _, index = name.rpartition(" ")
-    return (kind, int(index)) if index.isdecimal() else (name, -1)
+    return (kind, int(index)) if index.isdecimal() and len(index) < 20 else (name, -1)

@@ -45,8 +45,10 @@ class Series:
 
     def cut(self, seconds: float) -> None:
         """Removes rows after this time, which a resumed run repeats."""
-        rows = [row for row in (*self._rows, *self._group) if (row[0] or 0.0) <= seconds]
-        self._rows, self._group, self._latest = rows, [], []
+        self._rows, self._group = (
+            [row for row in rows if (row[0] or 0.0) <= seconds] for rows in (self._rows, self._group)
+        )
+        self._latest = []
 
     def rows(self) -> list[Point]:
         """All rows, thinned; rows of an incomplete group are one."""

@@ -36,17 +36,17 @@ def write_output(path: Path, content: bytes | str) -> None:
     data = content.encode(errors="replace") if isinstance(content, str) else content
     draft = path.with_name(path.name + ".tmp")
     with while_writing(path):
-        try:
-            with open(draft, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except BaseException:  # an interrupt as well
-            draft.unlink(missing_ok=True)
-            raise
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            try:
+                with open(draft, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(draft, path)
+            except BaseException:  # an interrupt as well
+                draft.unlink(missing_ok=True)
+                raise
             os.fsync(folder)  # the new name must survive a power failure too
         finally:
             os.close(folder)
