@@ -26,7 +26,7 @@ from headrace.training import train as train_run
 from headrace.zoo import find_kept, zoo_name
 
 if TYPE_CHECKING:
-    from headrace.tuning.run import Tuned
+    from headrace.tuning.run import TuneResult
 
 __all__ = ["Settings", "load", "resume", "train", "tune"]
 
@@ -139,7 +139,7 @@ def tune(
     study_dir: str | Path | None = None,
     quiet: bool = False,
     **settings: Unpack[Settings],
-) -> "Tuned":
+) -> "TuneResult":
     """Finds good settings by a study whose trials are training runs; blocks until it has this many trials.
 
     `tune` maps settings, by the names of their flags, to their values: log:LOW:HIGH, uniform:LOW:HIGH, int:LOW:HIGH or

@@ -125,6 +125,12 @@ class Registry(Generic[T]):
             raise ConfigError(
                 f'{which} is {kind!r:.60}; a subclass of {base.__name__} whose name is "{entry.name}" is required'
             )
+        undeclared = [name for name, value in vars(kind).get("__annotations__", {}).items() if _is_field(value)]
+        if undeclared and "__dataclass_fields__" not in vars(kind):
+            raise ConfigError(
+                f"{which} has the settings {', '.join(undeclared)} and is no dataclass: @dataclass(frozen=True) is "
+                "required"
+            )
         missing = [name for name in self._required if not getattr(kind, name, None)]
         missing += sorted(getattr(kind, "__abstractmethods__", ()))
         if missing:
@@ -154,6 +160,10 @@ def _installed() -> Any:
 def _import(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
+
+
+def _is_field(annotation: Any) -> bool:
+    return "ClassVar" not in str(annotation)
 
 
 def _require_json(which: str, settings: Any) -> None:

@@ -70,9 +70,8 @@ def test_greedy_and_exploring_actions_are_possible(name: str, kind: str) -> None
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS.known() if isinstance(make(name), ActorCritic)])
 def test_critics_take_images_only_if_an_mlp_flattens_them(name: str, shape: tuple[int, ...], stack: int) -> None:
     spec = EnvironmentSpec(shape, "uint8", 2, stack, continuous=True)
-    with pytest.raises(ConfigError, match=r"it must be mlp: .* these are images of") as refused:
+    with pytest.raises(ConfigError, match="it must be mlp, which flattens images"):
         make(name).require_spaces(spec)
-    assert str(list(spec.input_shape)) in str(refused.value)
     dataclasses.replace(make(name), network="mlp").require_spaces(spec)
 
 

@@ -350,7 +350,7 @@ def test_weights_are_those_of_a_plain_policy_that_acts_the_same() -> None:
         (EnvironmentSpec((3,), "float32", 2), "algorithm is crossq, and the environment's actions are discrete"),
         (
             EnvironmentSpec((84, 84), "uint8", 2, stack=4, continuous=True),
-            "network is nature; it must be mlp: the critics take flat observations",
+            "network is nature; it must be mlp, which flattens images: the critics take flat observations",
         ),
     ],
 )

@@ -302,8 +302,7 @@ def test_weights_are_a_copy_of_the_policy() -> None:
         ),
         (
             EnvironmentSpec((84, 84), "uint8", 2, stack=4, continuous=True),
-            "network is nature; it must be mlp: the critics take flat observations, "
-            "and these are images of [4, 84, 84]",
+            "network is nature; it must be mlp, which flattens images: the critics take flat observations",
         ),
     ],
 )

@@ -71,6 +71,10 @@ def test_built_in_algorithms_cannot_be_replaced(install: Callable[[str, str], No
         ),
         (GOOD.replace("extra: int = 3", 'summary: ClassVar[str] = ""'), "has no summary"),
         (
+            GOOD.replace("@dataclass(frozen=True)\n", ""),
+            "has the settings extra and is no dataclass: @dataclass(frozen=True) is required",
+        ),
+        (
             GOOD.replace("import DQN", "import DQN\nfrom dataclasses import field").replace(
                 "extra: int = 3", "extra: dict[int, float] = field(default_factory=lambda: {0: 1.0})"
             ),

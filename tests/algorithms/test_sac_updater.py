@@ -326,8 +326,7 @@ def test_the_actors_graph_gives_means_and_log_deviations() -> None:
         (EnvironmentSpec((3,), "float32", 2), "algorithm is sac, and the environment's actions are discrete"),
         (
             EnvironmentSpec((84, 84), "uint8", 2, stack=4, continuous=True),
-            "network is nature; it must be mlp: the critics take flat observations, "
-            "and these are images of [4, 84, 84]",
+            "network is nature; it must be mlp, which flattens images: the critics take flat observations",
         ),
     ],
 )

@@ -53,9 +53,10 @@ def test_version(monkeypatch, capsys):
     assert capsys.readouterr().out == "headrace 1.2.3 of headrace\n"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help(name, capsys):
-    assert main([name, "--help"]) == 0
+@pytest.mark.parametrize("words", [*([name, "--help"] for name in COMMANDS), ["help", "simulate"]])
+def test_every_command_has_help(words, capsys):
+    assert main(words) == 0
+    name = next(word for word in words if word in COMMANDS)
     assert f"usage: headrace {name}" in capsys.readouterr().out
 
 

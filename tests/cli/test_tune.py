@@ -92,7 +92,7 @@ def test_the_table_is_printed(best, interrupted, code, tmp_path, monkeypatch, ca
 
     def tune(config, values, **options):
         calls.append((config, values, options))
-        return run.Tuned(tmp_path, spaces, [row], interrupted)
+        return run.TuneResult(tmp_path, spaces, [row], interrupted)
 
     monkeypatch.setattr(run, "tune", tune)
     assert main(["tune", "CartPole-v1", *RATE, "--trials", "3"]) == code

@@ -129,7 +129,7 @@ def test_a_default_number_of_processes_is_fixed_so_that_it_fits(
 @pytest.mark.parametrize(
     ("topology", "algorithm", "said"),
     [
-        (Apex(), A3C(), "algorithm is a3c, which learns from rollouts .*: one of the topologies serial, "),
+        (Apex(), A3C(), "algorithm is a3c, which learns from rollouts .*: topology serial or "),
         (
             Apex(batches_ahead=8),
             DynaQ(),

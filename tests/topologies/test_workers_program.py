@@ -48,6 +48,7 @@ def report(program: WorkersProgram, index: int, writer: str, **totals: Any) -> N
 def test_reports_of_dead_workers_still_count(server: EmbeddedServer) -> None:
     config = Hogwild(workers=2)
     program = WorkersProgram(config, context_of(server, PLAIN, config), 0)
+    assert program.learner.mean_staleness is None
     report(program, 0, "a", updates=5, version=5, staleness={"0": 5}, samples=80, inserts=20, loss=2.0)
     report(program, 1, "b", updates=3, version=8, staleness={"1": 2, "4-7": 1}, staleness_sum=7, loss=4.0, steps=30)
     report(program, 0, "a", updates=9, version=12, staleness={"0": 9}, samples=160, inserts=40, dropped=1, loss=3.0)

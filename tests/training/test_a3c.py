@@ -95,6 +95,6 @@ def test_ape_x_is_refused(a3c: Train) -> None:
     with pytest.raises(ConfigError) as caught:
         a3c("apex", steps=1_000)
     assert str(caught.value) == (
-        "algorithm is a3c, which learns from rollouts of its current policy: one of the topologies serial, "
-        "parameter-server, lock, hogwild, ad-psgd is required"
+        "algorithm is a3c, which learns from rollouts of its current policy: topology serial or "
+        "parameter-server or lock or hogwild or ad-psgd is required"
     )

@@ -44,9 +44,8 @@ class ActorCritic(OffPolicy, ABC):
         super().require_spaces(spec)
         if self.own_network:
             return
-        architecture = self.architecture(spec)
-        flat = "mlp: the critics take flat observations, and these are images of"
-        require("network", architecture.kind, architecture.kind == "mlp", f"{flat} {list(architecture.input_shape)}")
+        kind = self.architecture(spec).kind
+        require("network", kind, kind == "mlp", "mlp, which flattens images: the critics take flat observations")
 
     @property
     def other_widths(self) -> tuple[int, ...]:

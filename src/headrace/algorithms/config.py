@@ -33,6 +33,7 @@ __all__ = [
     "OnPolicy",
     "OptimizerName",
     "Tuned",
+    "action_kind",
     "require_contract",
     "require_decays",
     "require_fractions",
@@ -115,7 +116,7 @@ class Algorithm(ABC):
     clip_rewards: bool = False
     """Train on rewards clipped to [-1, 1] (Mnih et al. 2015); scores are always raw."""
     publish_period: int = 20
-    """Updates between publications of the policy to the actors (only in apex)."""
+    """Updates between publications of the policy to separate actors, as in apex."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -142,7 +143,7 @@ class Algorithm(ABC):
 
     def require_spaces(self, spec: EnvironmentSpec) -> None:
         """Raises ConfigError if the algorithm does not take the environment's actions or observations."""
-        kind: ActionKind = "continuous" if spec.continuous else "multi-discrete" if spec.branches else "discrete"
+        kind = action_kind(spec)
         if kind not in self.action_kinds:
             able = ", ".join(name for name, other in ALGORITHMS.known().items() if kind in other.action_kinds)
             raise ConfigError(
@@ -266,7 +267,7 @@ class OffPolicy(Algorithm, ABC):
     learning_starts: int = 1_000
     """Transitions stored before the first update."""
     samples_per_step: float = 16.0
-    """Replay ratio: transitions sampled per environment step, the same in every topology."""
+    """Transitions sampled per environment step (replay ratio × batch size), the same in every topology."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -337,7 +338,7 @@ class OnPolicy(Algorithm, ABC):
     default_topology: ClassVar[str] = "hogwild"
 
     n_step: int = 5
-    """Steps of each environment between updates: returns sum up to this many rewards before the bootstrap (t_max)."""
+    """Steps of each environment in a rollout (t_max): returns sum up to this many rewards before the bootstrap."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -352,6 +353,11 @@ class OnPolicy(Algorithm, ABC):
     @abstractmethod
     def rollout_policy(self, updater: "Updater") -> "RolloutPolicy":
         """What a worker acts by, from the updater that make_updater() returned."""
+
+
+def action_kind(spec: EnvironmentSpec) -> ActionKind:
+    """The kind of an environment's actions."""
+    return "continuous" if spec.continuous else "multi-discrete" if spec.branches else "discrete"
 
 
 def require_contract(kind: type[Algorithm]) -> None:

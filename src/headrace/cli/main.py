@@ -123,6 +123,8 @@ def _report(words: list[str], *, last: bool) -> int:
 
 
 def _run(words: list[str]) -> int:
+    if words[:1] == ["help"] and len(words) > 1:
+        words = [*words[1:], "--help"]
     if not words or words[0] in ("-h", "--help", "help"):
         print(_HELP, end="")
         return 0

@@ -30,7 +30,8 @@ def read_token(path: str | Path, field: str = "token_file") -> bytes:
 def connect(address: str, timeout_seconds: float = 10.0, token_file: str | Path | None = None) -> "Connection":
     """Connects to the server at tcp://HOST:PORT, unix:PATH, unix:@NAME or dpdk:KIND,....
 
-    `token_file` contains the server's secret, if it requires one. Raises StorageError if no server answers in time.
+    `token_file` contains the server's secret, if it requires one. A call that is interrupted, as by Ctrl-C, closes the
+    connection: its answer would be taken for that of the next call. Raises StorageError if no server answers in time.
     """
     return Connection(address, timeout_seconds, token=None if token_file is None else read_token(token_file))
 

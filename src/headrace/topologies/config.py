@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from headrace.algorithms.config import Algorithm
+from headrace.errors import ConfigError
 from headrace.fields import write_fields
 from headrace.gradients.base import OpenVector
 from headrace.networks.precision import Precision
@@ -56,6 +57,8 @@ class Topology(ABC):
     """What --help says of it, in a few words."""
     has_workers: ClassVar[bool] = False
     """Whether its processes both act and learn."""
+    takes_rollouts: ClassVar[bool] = True
+    """Whether it runs algorithms that learn from rollouts of their current policy."""
     takes_server: ClassVar[bool] = False
     """Whether a run may use a separate server, where actors or workers may be started separately from the learner."""
 
@@ -89,8 +92,14 @@ class Topology(ABC):
         """Names of the settings of a run and its algorithm that have no effect in it."""
         return "publish_period", "planners", *algorithm.fixed_exploration
 
-    def require_algorithm(self, algorithm: Algorithm) -> None:  # noqa: B027 (most can run any)
+    def require_algorithm(self, algorithm: Algorithm) -> None:
         """Raises ConfigError for an algorithm that it can't run."""
+        if algorithm.replay is None and not self.takes_rollouts:
+            able = TOPOLOGIES.names_where(lambda kind: kind.takes_rollouts)
+            raise ConfigError(
+                f"algorithm is {algorithm.name}, which learns from rollouts of its current policy: topology {able} "
+                "is required"
+            )
 
     def require_run(  # noqa: B027 (most find mistakes before they change anything)
         self, algorithm: Algorithm, spec: EnvironmentSpec, server: "RunServer"

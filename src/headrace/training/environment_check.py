@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
+from headrace.algorithms.config import action_kind
 from headrace.algorithms.registry import ALGORITHMS
 from headrace.clock import monotonic
 from headrace.environments import describe, make, make_batch
@@ -153,16 +154,18 @@ def _check_spaces(environment_id: str) -> Iterator[Finding]:
     shape = parts or f"{spec.observation_dtype} {list(spec.observation_shape)}"
     stack = f", stacks of {spec.stack} frames" if spec.stack > 1 else ""
     yield Finding("ok", "spaces", f"observations {shape}{stack}, {actions}")
-    able = [name for name, algorithm in ALGORITHMS.known().items() if _takes(algorithm(), spec)]
+    able: list[str] = []
+    refusing: dict[str, list[str]] = {}
+    for name, algorithm in ALGORITHMS.known().items():
+        try:
+            algorithm().require_spaces(spec)
+            able.append(name)
+        except ConfigError as error:
+            if action_kind(spec) in algorithm.action_kinds:
+                refusing.setdefault(str(error), []).append(name)
     yield Finding("ok" if able else "error", "algorithms", " ".join(able) or "none takes these spaces")
-
-
-def _takes(algorithm: Any, spec: EnvironmentSpec) -> bool:
-    try:
-        algorithm.require_spaces(spec)
-    except ConfigError:
-        return False
-    return True
+    for reason, names in refusing.items():
+        yield Finding("ok", "algorithms", f"not {' '.join(names)}: {reason}")
 
 
 def _check_steps(environment_id: str, steps: int, clock: PhaseClock) -> Iterator[Finding]:

@@ -15,13 +15,13 @@ from headrace.tuning.results import write_results
 from headrace.tuning.space import Space, read_spaces
 from headrace.tuning.study import Study, TrialRow
 
-__all__ = ["MOST_TRIALS", "Tuned", "tune"]
+__all__ = ["MOST_TRIALS", "TuneResult", "tune"]
 
 MOST_TRIALS = 100_000
 _MOST_PARALLEL = 1_024
 
 
-class Tuned(NamedTuple):
+class TuneResult(NamedTuple):
     """A study and its trials so far."""
 
     path: Path
@@ -46,7 +46,7 @@ def tune(
     parallel: int,
     path: Path | None,
     quiet: bool,
-) -> Tuned:
+) -> TuneResult:
     """Runs trials until the study at `path` has this many; an interrupt ends it, and the same call continues it.
 
     `config` has the settings that all trials share, and `values` says how others are chosen, by name. Raises
@@ -68,7 +68,7 @@ def tune(
         finally:
             title = f"Tuning of {config.algorithm.name} in {config.environment}"
             write_results(study.rows(), spaces, path, title)
-        return Tuned(path, spaces, study.rows(), interrupted)
+        return TuneResult(path, spaces, study.rows(), interrupted)
 
 
 def _silence(line: str) -> None:

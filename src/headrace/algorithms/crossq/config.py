@@ -32,7 +32,7 @@ class CrossQ(GaussianActorCritic):
     learning_starts: int = 5_000
     """Transitions stored before the first update."""
     samples_per_step: float = 256.0
-    """Replay ratio: transitions sampled per environment step, the same in every topology; the paper's is one batch."""
+    """Transitions sampled per environment step (replay ratio × batch size), in all topologies; the paper's: a batch."""
 
     critic_hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of each of the two critics; the paper's are 2,048."""

@@ -62,7 +62,7 @@ class R2D2(DQN):
     learning_starts: int = 100
     """Windows stored before the first update."""
     samples_per_step: float = 8.0
-    """Replay ratio: learned steps sampled per environment step, in episodes that are longer than a window."""
+    """Learned steps sampled per environment step (replay ratio × batch size), in episodes longer than a window."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -30,7 +30,7 @@ class SAC(GaussianActorCritic):
     target_update_rate: float = 0.005
     """1 copies the critics to their targets; below 1 averages (Polyak)."""
     samples_per_step: float = 256.0
-    """Replay ratio: transitions sampled per environment step, the same in every topology; the paper's is 256."""
+    """Transitions sampled per environment step (replay ratio × batch size), in every topology; the paper's is 256."""
 
     @classmethod
     def presets(cls) -> Mapping[str, Tuned]:

@@ -32,7 +32,7 @@ class TD3(DeterministicActorCritic):
     target_update_rate: float = 0.005
     """1 copies the networks to their targets; below 1 averages (Polyak)."""
     samples_per_step: float = 256.0
-    """Replay ratio: transitions sampled per environment step, the same in every topology; the paper's is one batch."""
+    """Transitions sampled per environment step (replay ratio × batch size), in all topologies; the paper's: a batch."""
 
     policy_update_period: int = 2
     """Updates of the critics for each update of the policy (d)."""

@@ -11,7 +11,6 @@ from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
 from headrace.topologies.config import MOST_CHUNK_STEPS, MOST_ENVIRONMENTS, MOST_PROCESSES, Topology, planners
-from headrace.topologies.registry import TOPOLOGIES
 from headrace.types import Sizing
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ class Apex(Topology):
     name: ClassVar[str] = "apex"
     summary: ClassVar[str] = "actor processes and a learner"
     takes_server: ClassVar[bool] = True
+    takes_rollouts: ClassVar[bool] = False
 
     actors: int | None = None
     """Actor processes; by default one per processor core except the learner's, at least one."""
@@ -77,13 +77,8 @@ class Apex(Topology):
         return algorithm.decaying_exploration
 
     def require_algorithm(self, algorithm: Algorithm) -> None:
-        """Raises ConfigError for an algorithm without replay, which its actors would fill."""
-        if algorithm.replay is None:
-            able = ", ".join(name for name in TOPOLOGIES.names if name != self.name)
-            raise ConfigError(
-                f"algorithm is {algorithm.name}, which learns from rollouts of its current policy: one of the "
-                f"topologies {able} is required"
-            )
+        """Raises ConfigError also for settings of planning that the algorithm does not use."""
+        super().require_algorithm(algorithm)
         require_unused(self, "batches_ahead", algorithm.world_model is not None, "the algorithm has no world model")
 
     def sized(self, processes: int, environments: int) -> Self:

@@ -40,6 +40,7 @@ class Workers(Topology):
 
     def require_algorithm(self, algorithm: Algorithm) -> None:
         """Raises ConfigError for an algorithm that plans."""
+        super().require_algorithm(algorithm)
         if algorithm.world_model is not None:
             raise ConfigError(
                 f"algorithm is {algorithm.name}, and this topology's workers do not plan: topology "

@@ -173,9 +173,9 @@ class _Learning:
         self.staleness = self.totals["staleness_sum"] / gradients if gradients else 0.0
 
     @property
-    def mean_staleness(self) -> float:
+    def mean_staleness(self) -> float | None:
         """That of all gradients, as `staleness`."""
-        return self.staleness
+        return self.staleness if self.steps else None
 
     def resume(self, steps: int, mean_staleness: float | None) -> None:
         """Continues after so many updates of earlier starts, with their staleness until a worker reports."""
