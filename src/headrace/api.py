@@ -242,8 +242,8 @@ def _configure(environment: str, settings: Settings) -> RunConfig:
         raise ConfigError("frugal is true, which chooses the algorithm, and algorithm is given: leave one of them out")
     known = preset(environment, frugal=frugal)
     if "algorithm" in given:
-        ALGORITHMS.require_registered(given["algorithm"])
-        known = preset(environment, given["algorithm"].name)._replace(algorithm=given["algorithm"])
+        ALGORITHMS.require_importable(given["algorithm"])
+        known = preset(environment, ALGORITHMS.name_of(given["algorithm"]))._replace(algorithm=given["algorithm"])
         network = given["algorithm"].network
         required = '"module:function" is required, of a module that defines it'
         _require_outside_script("network", network, network.partition(":")[0], required)

@@ -1,4 +1,4 @@
-"""Kinds of one contract by name: those of Headrace, and those that installed packages add.
+"""Kinds of one contract by name: those of Headrace, those that installed packages add, and classes of user modules.
 
 A module is imported only when it is needed.
 """
@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.errors import ConfigError, error_line, require
+from headrace.imports import import_user_module
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -23,8 +24,9 @@ class Registry(Generic[T]):
     """Classes of settings by name, all subclasses of one contract.
 
     `contract` and the values of `built_in`, Headrace's own, are places: "module:Class". An installed package adds a
-    class with an entry point of `group`, which has the class's name. `required` are attributes that it must have;
-    `check`, the place of a function, raises ConfigError for a class with another mistake.
+    class with an entry point of `group`, which has the class's name. The place of any other class is its name, too.
+    `required` are attributes that a class must have; `check`, the place of a function, raises ConfigError for one with
+    another mistake.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class Registry(Generic[T]):
         self._what, self._group, self._contract, self._required, self._check = what, group, contract, required, check
         self.built_in = built_in
         self.find = functools.cache(self._find)
-        """The class of this name; raises ConfigError if there is none, or if its package can't be loaded."""
+        """The class of this name or place; raises ConfigError if there is none, or if it can't be loaded."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,18 +67,24 @@ class Registry(Generic[T]):
         """The names of the classes for which it holds, for a message: "a or b"."""
         return " or ".join(name for name, kind in self.known().items() if holds(kind))
 
-    def require_registered(self, settings: object) -> None:
-        """Raises ConfigError for anything but an object of a registered class: other processes could not make it."""
+    def name_of(self, settings: Any) -> str:
+        """The name by which every process finds the class of these settings: as registered, or else its place."""
+        kind, name = type(settings), str(settings.name)
+        if (name in self.built_in or name in self._added) and self.find(name) is kind:
+            return name
+        return f"{kind.__module__}:{kind.__qualname__}"
+
+    def require_importable(self, settings: Any) -> None:
+        """Raises ConfigError for anything but an object of a class of this kind that other processes can import."""
         kind: Any = type(settings)
         if not isinstance(settings, self._base):
             example = self.find(next(iter(self.built_in))).__name__
             require(self._what, f"{settings!r:.60}", False, f"an object such as headrace.{example}()")
-        name = getattr(kind, "name", None)
-        if not (name in self.built_in or name in self._added) or self.find(name) is not kind:
-            module = "MODULE" if kind.__module__ == "__main__" else kind.__module__  # a script can't be installed
+        name = self.name_of(settings)
+        if kind.__module__ == "__main__" or (":" in name and self.find(name) is not kind):
             raise ConfigError(
-                f"{self._what} is {kind.__module__}.{kind.__name__}, named {name!r}, which is not registered: an entry "
-                f'point of the group {self._group}, NAME = "{module}:{kind.__name__}", is required'
+                f"{self._what} is an object of {name}, which other processes can't import: a class of a module is "
+                "required"
             )
 
     def read(self, record: Mapping[str, Any]) -> T:
@@ -86,7 +94,7 @@ class Registry(Generic[T]):
         settings = dict(record)
         name = settings.pop("name", None)
         if not isinstance(name, str) or name not in self.built_in:
-            known = isinstance(name, str) and name in self._added
+            known = isinstance(name, str) and (name in self._added or ":" in name)
             require("name", f"{name!r:.60}", known, f"one of {', '.join(self.names)}")
         return read_fields(self.find(name), settings)
 
@@ -100,7 +108,10 @@ class Registry(Generic[T]):
         if name in self.built_in:
             built_in: type[T] = _import(self.built_in[name])
             return built_in
-        require(self._what, f"{name:.60}", name in self._added, f"one of {', '.join(self.names)}")
+        if ":" in name:
+            return self._import_user_class(name)
+        required = f"one of {', '.join(self.names)}, or package.module:Class"
+        require(self._what, f"{name:.60}", name in self._added, required)
         return self._load(self._added[name])
 
     @property
@@ -120,11 +131,25 @@ class Registry(Generic[T]):
             kind = entry.load()
         except (Exception, SystemExit) as error:  # anything may happen while the package is imported
             raise ConfigError(f"{which} can't be loaded: {error_line(error)}") from error
-        base = self._base
-        if not (isinstance(kind, type) and issubclass(kind, base) and getattr(kind, "name", None) == entry.name):
+        if getattr(kind, "name", None) != entry.name:
             raise ConfigError(
-                f'{which} is {kind!r:.60}; a subclass of {base.__name__} whose name is "{entry.name}" is required'
+                f'{which} is {kind!r:.60}; a subclass of {self._base.__name__} whose name is "{entry.name}" is required'
             )
+        return self._checked(which, kind)
+
+    def _import_user_class(self, place: str) -> type[T]:
+        module, _, name = place.partition(":")
+        which = f"{self._what} {place}"
+        try:
+            kind = getattr(import_user_module(module), name)
+        except (Exception, SystemExit) as error:  # anything may happen while the module is imported
+            raise ConfigError(f"{which} can't be loaded: {error_line(error)}") from error
+        return self._checked(which, kind)
+
+    def _checked(self, which: str, kind: Any) -> type[T]:
+        """The class, if it keeps its contract; raises ConfigError, which says which one it is, if not."""
+        if not (isinstance(kind, type) and issubclass(kind, self._base)):
+            raise ConfigError(f"{which} is {kind!r:.60}; a subclass of {self._base.__name__} is required")
         undeclared = [name for name, value in vars(kind).get("__annotations__", {}).items() if _is_field(value)]
         if undeclared and "__dataclass_fields__" not in vars(kind):
             raise ConfigError(

@@ -69,12 +69,13 @@ def test_workers_step_as_many_environments_as_the_serial_preset() -> None:
 @dataclass(frozen=True)
 class Mine(Serial):
     name: ClassVar[str] = "mine"
+    __module__ = "__main__"
 
 
 @pytest.mark.parametrize(
     ("topology", "message"),
     [
-        (Mine(), "topology is .*Mine, named 'mine', which is not registered: an entry point of the group headrace"),
+        (Mine(), "topology is an object of __main__:Mine, which other processes can't import"),
         ("serial", r"topology is 'serial'; it must be an object such as headrace.Apex\(\)"),
     ],
 )

@@ -230,7 +230,7 @@ class Algorithm(ABC):
 
     def to_record(self) -> dict[str, Any]:
         """The settings as JSON, with the algorithm's name."""
-        return {"name": self.name, **write_fields(self)}
+        return {"name": ALGORITHMS.name_of(self), **write_fields(self)}
 
     @staticmethod
     def from_record(record: dict[str, Any]) -> "Algorithm":

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
@@ -44,7 +44,6 @@ __all__ = [
     "start",
 ]
 
-N = TypeVar("N", bound=str)
 Options = TypeVar("Options", bound="RunOptions")
 
 _PROG = "headrace train"
@@ -116,17 +115,18 @@ def options_type(
     launchers: dict[str, str] = {name: kind.summary for name, kind in LAUNCHERS.known().items()}
     default = f"{ALGORITHMS.find(algorithm).default_topology}, or serial with --frugal"
     chosen += [
-        ("algorithm_name", _one_of("algorithm", ALGORITHMS.names, algorithms, "the preset's"), algorithm),
-        ("topology_name", _one_of("topology", TOPOLOGIES.names, topologies, default), topology),
-        ("launcher_name", _one_of("launcher", LAUNCHERS.names, launchers, "processes"), launcher),
+        ("algorithm_name", _one_of("algorithm", (*ALGORITHMS.names, algorithm), algorithms, "the preset's"), algorithm),
+        ("topology_name", _one_of("topology", (*TOPOLOGIES.names, topology), topologies, default), topology),
+        ("launcher_name", _one_of("launcher", (*LAUNCHERS.names, launcher), launchers, "processes"), launcher),
     ]
     return dataclasses.make_dataclass("ChosenOptions", chosen, bases=(base,), frozen=True)
 
 
 def _one_of(flag: str, names: tuple[str, ...], summaries: Mapping[str, str], default: str) -> Any:
-    """The type of a flag whose value is one of these names."""
+    """The type of a flag whose value is one of these names, of which the last may be one of the others."""
     described = "; ".join(f"{name}: {summary}" for name, summary in summaries.items())
-    return Annotated[Literal[names], tyro.conf.arg(name=flag, help=f"{described}. Not given: {default}.")]
+    words = tyro.conf.arg(name=flag, help=f"{described}; package.module:Class: yours. Not given: {default}.")
+    return Annotated[Literal[tuple(dict.fromkeys(names))], words]
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -172,10 +172,11 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
     index = find_environment(words, _every_flag(base))
     environment = words.pop(index) if index is not None else ""
     frugal = bool(environment) and "--frugal" in words
-    known = preset(environment, _chosen(words, "--algorithm", ALGORITHMS.names), frugal=frugal)
-    algorithm = known.algorithm.name
-    topology = _chosen(words, "--topology", TOPOLOGIES.names) or known.topology_name
-    launcher = _chosen(words, "--launcher", LAUNCHERS.names) or "processes"
+    asked = {choice: _chosen(words, f"--{choice}", registry) for choice, registry in _REGISTRIES.items()}
+    known = preset(environment, asked["algorithm"], frugal=frugal)
+    algorithm = asked["algorithm"] or ALGORITHMS.name_of(known.algorithm)
+    topology = asked["topology"] or known.topology_name
+    launcher = asked["launcher"] or "processes"
     parts = {"algorithm": algorithm, "topology": topology, "launcher": launcher}
     own = _own_flags(base, parts)
     for choice, chosen in parts.items():
@@ -245,11 +246,11 @@ def _require_own(words: Sequence[str], own: Container[str], choice: str, chosen:
             )
 
 
-def _chosen(words: Sequence[str], flag: str, names: Iterable[N]) -> N | None:
+def _chosen(words: Sequence[str], flag: str, registry: Registry[Any]) -> str | None:
     """Reads a flag that determines other flags, before parse(); returns None for a value that parse() will refuse."""
     chosen = ""
     for index, word in enumerate(words):
         name, equals, value = word.partition("=")
         if name == flag:
             chosen = value if equals else "".join(words[index + 1 : index + 2])
-    return next((name for name in names if name == chosen), None)
+    return chosen if chosen in registry.names or ":" in chosen else None

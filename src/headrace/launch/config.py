@@ -50,7 +50,7 @@ class LauncherConfig(ABC):
 
     def to_record(self) -> dict[str, Any]:
         """The settings as JSON, with the launcher's name."""
-        return {"name": self.name, **write_fields(self)}
+        return {"name": LAUNCHERS.name_of(self), **write_fields(self)}
 
     @staticmethod
     def from_record(record: dict[str, Any]) -> "LauncherConfig":

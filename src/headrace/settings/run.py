@@ -63,9 +63,9 @@ class RunConfig:
     launcher: LauncherConfig = field(default_factory=Processes)
 
     def __post_init__(self) -> None:
-        ALGORITHMS.require_registered(self.algorithm)
-        TOPOLOGIES.require_registered(self.topology)
-        LAUNCHERS.require_registered(self.launcher)
+        ALGORITHMS.require_importable(self.algorithm)
+        TOPOLOGIES.require_importable(self.topology)
+        LAUNCHERS.require_importable(self.launcher)
         check_types(self)
         name = self.environment
         require("environment", ascii(name), name.strip() != "" and name.isprintable(), "a name that can be printed")

@@ -178,7 +178,7 @@ class Topology(ABC):
 
     def to_record(self) -> dict[str, Any]:
         """The settings as JSON, with the topology's name."""
-        return {"name": self.name, **write_fields(self)}
+        return {"name": TOPOLOGIES.name_of(self), **write_fields(self)}
 
     @staticmethod
     def from_record(record: dict[str, Any]) -> "Topology":
