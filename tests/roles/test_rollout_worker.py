@@ -10,6 +10,8 @@ from gymnasium.vector import AutoresetMode
 from headrace import A3C
 from headrace.algorithms.a3c.updater import A3CUpdater
 from headrace.algorithms.base import Update
+from headrace.algorithms.engine import choose_engine
+from headrace.algorithms.opener import NetworkOpener
 from headrace.environments import describe
 from headrace.environments.toy import Frames
 from headrace.errors import DivergenceError
@@ -48,9 +50,15 @@ class Recorder(A3CUpdater):
         return super().update(tensors)
 
 
+def record(config: A3C, environment: str, seed: int) -> Recorder:
+    spec = describe(environment)
+    engine = choose_engine("auto", "cpu", config.architecture(spec))
+    return Recorder(config, spec, NetworkOpener(engine, "cpu", None, np.random.default_rng(seed)))
+
+
 def make(environment: str, count: int = 2, seed: int = 3, **settings: Any) -> tuple[RolloutWorker, Recorder]:
     config = A3C(**{"hidden": (16,), "discount": 0.5, **settings})
-    updater = Recorder(config, describe(environment), "cpu", seed)
+    updater = record(config, environment, seed)
     return RolloutWorker(environment, count, config, updater, seed=seed), updater
 
 
@@ -215,7 +223,7 @@ def test_other_environments_of_the_same_seed_play_different_episodes() -> None:
     config = A3C(hidden=(16,))
     batches = []
     for first in (0, 2):
-        updater = Recorder(config, describe("CartPole-v1"), "cpu", 0)
+        updater = record(config, "CartPole-v1", 0)
         updater.load({**updater.state(), "parameters": np.zeros_like(updater.state()["parameters"])})
         worker = RolloutWorker("CartPole-v1", 2, config, updater, seed=0, first_environment=first)
         worker.step()
